@@ -44,12 +44,191 @@ print(json.dumps({{"features": []}} if m["op"] == "hello" else
     assert sum(m["op"] == "register" for m in told) == 11
 
 
-def test_what_cannot_be_told_leaves_the_rest_not_judged(treepool, tmp_path):
-    command = program(tmp_path, """
-print(json.dumps({} if m["op"] in ("hello", "pool") else {"error": "unsupported"}), flush=True)
-""".strip())  # fmt: skip
-    result = treepool("conformance", "--with", command, "testvectors/rfc49-cluster-a.json")
-    assert result.out.splitlines()[-1] == "0 of 1, 10 not judged"
+A = "testvectors/rfc49-cluster-a.json"
+
+#: An allocator that always answers with what RFC 49 prints, and does what is asked for otherwise.
+RIGHT = f"""
+if m["op"] == "pool":
+    steps = json.load(open({str(REPOSITORY / A)!r}))["vectors"]
+    expect = {{i: step["expect"] for i, step in enumerate(steps, 1)}}
+    jobs = []
+if m["op"] == "register":
+    jobs.append(m["id"])
+    assert m["R"]["execution"]["R_lite"] == expect[m["id"]]["R_lite"]
+said = {{}}
+if m["op"] == "alloc":
+    jobs.append(m["id"])
+    assert jobs == list(range(1, m["id"] + 1)), jobs
+    said = {{"R": {{"execution": expect[m["id"]]}}}}
+""".strip()
+SAY = "\nprint(json.dumps(said), flush=True)"
+
+
+def verdicts(result):
+    """The first word of each line about a vector."""
+    words = [line.split()[0] for line in result.out.splitlines() if line.startswith("  ")]
+    return [word for word in words if word in ("ok", "FAIL", "--")]
+
+
+def test_an_allocator_of_ones_own_passes(treepool, tmp_path):
+    result = treepool("conformance", "--with", program(tmp_path, RIGHT + SAY), A)
+    assert (result.status, result.out.splitlines()[-1]) == (0, "11 of 11")
+
+
+def test_what_is_unsupported_is_not_judged_and_the_rest_is(treepool, tmp_path):
+    text = (
+        RIGHT
+        + """
+if m["op"] == "alloc" and m["id"] == 3:
+    said = {"error": "unsupported", "message": "not three"}
+    jobs.pop()"""
+    )
+    result = treepool("conformance", "--with", program(tmp_path, text + SAY), A)
+    assert (result.status, result.out.splitlines()[-1]) == (0, "10 of 10, 1 not judged")
+    assert verdicts(result) == ["ok", "ok", "--", *["ok"] * 8]
+    assert "(unsupported: not three)" in result.out and result.err == ""
+
+
+@pytest.mark.parametrize("op", ["pool", "alloc"])
+def test_nothing_supported_is_nothing_passed(treepool, tmp_path, op):
+    text = f"""said = {{}} if m["op"] == "hello" or {op!r} != "pool" and m["op"] == "pool" else {{
+    "error": "unsupported"}}"""
+    result = treepool("conformance", "--with", program(tmp_path, text + SAY), A)
+    assert (result.status, result.out.splitlines()[-1]) == (1, "0 of 0, 11 not judged")
+    assert "FAIL" not in result.out and "got" not in result.out
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        ("sys.exit(3)", "the program has ended"),
+        ("print('debug: hello', flush=True)", "the program answers 'debug: hello'"),
+        ("print('[]', flush=True)", "the program answers with what is no object"),
+        ("print('[' * 100000, flush=True)", "the program answers '[[["),
+    ],
+)
+def test_a_program_that_fails_is_started_again_where_it_was(treepool, tmp_path, act, said):
+    mark = tmp_path / "failed"
+    text = f"""
+import os
+if m["op"] == "alloc" and m["id"] == 3 and not os.path.exists({str(mark)!r}):
+    open({str(mark)!r}, "w")
+    {act}
+    continue
+""".strip()
+    result = treepool("conformance", "--with", program(tmp_path, f"{text}\n{RIGHT}{SAY}"), A)
+    assert f"{A}: TVA3: {said}" in result.err and len(result.err.splitlines()) == 1
+    assert (result.status, result.out.splitlines()[-1]) == (1, "10 of 11")
+    assert verdicts(result) == ["ok", "ok", "FAIL", *["ok"] * 8]
+
+
+def test_a_second_line_is_no_answer_to_the_next_message(treepool, tmp_path):
+    text = (
+        RIGHT
+        + """
+if m["op"] == "alloc" and m["id"] == 3:
+    print(json.dumps(said))"""
+    )
+    result = treepool("conformance", "--with", program(tmp_path, text + SAY), A)
+    assert verdicts(result) == ["ok", "ok", "ok", "FAIL", *["ok"] * 7]
+    assert f"{A}: TVA4: the program answers with more than one line" in result.err
+
+
+def test_a_program_that_does_not_answer_or_read_is_waited_for_in_vain(
+    treepool, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("treepool.cli.implementations.PATIENCE", 0.5)
+    text = """
+if m["op"] == "pool":
+    import time
+    print("{}", flush=True)
+    time.sleep(100)
+""".strip()
+    for command in (program(tmp_path, text), "sleep 100"):
+        result = treepool("conformance", "--with", command, A)
+        assert "did not answer in" in result.err
+    assert result.status == 2
+
+
+def test_a_program_that_keeps_failing_is_given_up_and_totals_are_printed(treepool, tmp_path):
+    log = tmp_path / "log"
+    text = f"open({str(log)!r}, 'a').write(m['op'] + ' ')\nif m['op'] == 'alloc': sys.exit()"
+    command = program(tmp_path, text + "\nprint('{}', flush=True)")
+    result = treepool("conformance", "--with", command)
+    assert log.read_text().split().count("alloc") == 3 and result.status == 1
+    assert len(result.err.splitlines()) == 3 and "Traceback" not in result.err
+    judged, others = result.out.splitlines()[-1].split(", ")
+    assert judged == "0 of 3" and int(others.split()[0]) > 500
+    assert "the program failed 3 times" in result.out
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        ({}, "has neither 'R' nor 'error'"),
+        ({"R": {}}, "/R: key 'execution' is missing"),
+        ({"R_lite": [{"rank": "0", "children": {"core": "0"}}]}, "has neither 'R' nor 'error'"),
+        ({"error": "infeasable"}, "/error: must be one of 'invalid'"),
+        ({"rank": 0}, "/R/execution/R_lite/0/rank: must be a string, not 0"),
+        ({"rank": "0-"}, "/R/execution/R_lite/0/rank: "),
+        ({"children": {"core": [0]}}, "/R/execution/R_lite/0/children/core: must be a string"),
+        ({"children": {"gpu": "0"}}, "/R/execution/R_lite/0/children: key 'core' is missing"),
+    ],
+)
+def test_a_malformed_answer_is_called_so_and_the_next_step_is_judged(
+    treepool, tmp_path, answer, wrong
+):
+    if {"rank", "children"} & set(answer):
+        entry = {"rank": "0", "children": {"core": "0-7", "gpu": "0"}, **answer}
+        answer = {"R": {"execution": {"R_lite": [entry]}}}
+    text = (
+        RIGHT
+        + f"""
+if m["op"] == "free":
+    jobs.remove(m["id"])
+if m["op"] == "alloc" and m["id"] == 1:
+    said = {answer!r}"""
+    )
+    result = treepool("conformance", "--with", program(tmp_path, text + SAY), A)
+    assert verdicts(result) == ["FAIL", *["ok"] * 10]
+    got = next(line for line in result.out.splitlines() if line.startswith("          got"))
+    assert '"error": "malformed"' in got and wrong in json.loads(got.split(None, 1)[1])["message"]
+
+
+def test_the_options_of_a_step_are_in_its_jobspec(treepool, tmp_path):
+    document = json.loads((REPOSITORY / A).read_text())
+    spec = {
+        "version": 1,
+        "resources": [{"type": "slot", "count": 1, "label": "x", "with": [{"type": "core"}]}],
+        "attributes": {"system": {"duration": 0, "treepool": {"level": "numa"}}},
+    }
+    spec["resources"][0]["with"][0]["count"] = 1
+    step = {"options": {"locality": "none"}, "expect": {"error": "invalid"}, "rationale": "so"}
+    document["vectors"] = [
+        {"id": "a", "shape": "slot/core", **step},
+        {"id": "b", "jobspec": spec, **step},
+    ]
+    path = tmp_path / "options.json"
+    path.write_text(json.dumps(document))
+    text = """
+said = {}
+if m["op"] == "alloc":
+    own = {} if "shape" in m else {"level": "numa"}
+    there = m["jobspec"]["attributes"]["system"]["treepool"]
+    said = {"error": "invalid" if there == {**own, **m["options"]} else "infeasible"}""".strip()
+    result = treepool("conformance", "--with", program(tmp_path, text + SAY), path)
+    assert result.out.splitlines()[-1] == "2 of 2", result.out
+
+
+@pytest.mark.parametrize("features", ["fabric", ["warp"], [3]])
+def test_features_that_are_none_are_a_usage_error(treepool, tmp_path, features):
+    command = program(tmp_path, f"said = {{'features': {features!r}}}" + SAY)
+    assert treepool("conformance", "--with", command).is_one_line_error("/features", status=2)
+
+
+@pytest.mark.parametrize("command", ["", " "])
+def test_no_command_is_a_usage_error(treepool, command):
+    assert treepool("conformance", "--with", command).is_one_line_error("--with", status=2)
 
 
 @pytest.mark.parametrize(

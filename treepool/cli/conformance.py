@@ -14,7 +14,8 @@ examples:
   flux treepool conformance --with flux-core
 
 exit status:
-  0 all passed; 1 not all, or a file is not valid; 2 usage, or no such file
+  0 all that were judged passed; 1 one failed, none was judged, or a file is not
+  valid; 2 usage, or no such file
 """
 
 from __future__ import annotations
@@ -27,7 +28,18 @@ from typing import Any, Iterator
 
 from treepool.cli import files, vectors
 from treepool.cli.implementations import Implementation, started
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, plain, printable
+from treepool.cli.screen import (
+    DONE,
+    NO,
+    USAGE,
+    Stop,
+    complain,
+    out,
+    out_json,
+    plain,
+    printable,
+    shortened,
+)
 
 
 def define(parser: ArgumentParser) -> None:
@@ -40,7 +52,6 @@ def define(parser: ArgumentParser) -> None:
         "--with",
         dest="other",
         metavar="COMMAND",
-        default="",
         help="play them on this allocator, a program or flux-core",
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON for each vector")
@@ -70,7 +81,7 @@ def run(arguments: Namespace) -> int:
                 out(f"{printable(source)}: {_total(counted)}")
         if sources:
             out(_total(total))
-    return unreadable or (DONE if not total["failed"] else NO)
+    return unreadable or (DONE if total["passed"] and not total["failed"] else NO)
 
 
 def _play(
@@ -87,6 +98,9 @@ def _play(
         return counted
     for result in vectors.play(document, implementation):
         counted["passed" if result.passed else "failed" if result.judged else "not judged"] += 1
+        got = result.got or {}
+        if result.judged and got.get("error") == "broken":
+            complain("treepool conformance", f"{files.shown(path)}: {result.id}: {got['message']}")
         if arguments.json:
             out_json({"file": path, **plain(result)})
         else:
@@ -118,13 +132,26 @@ def _read(path: str) -> Any:
     """The vectors in a file; raises Stop with the first problem."""
     document = files.read_json(path)
     for problem in vectors.problems(document)[:1]:
-        raise Stop(f"{files.shown(path)}: {problem}")
+        raise Stop(f"{files.shown(path)}: {problem}{_vector(document, problem.pointer)}")
     return document
+
+
+def _vector(document: Any, pointer: str) -> str:
+    """The id of the vector that *pointer* is about, for a message; "" if there is none."""
+    words = pointer.split("/")
+    try:
+        name = document["vectors"][int(words[2])]["id"] if words[1] == "vectors" else ""
+    except (IndexError, KeyError, TypeError, ValueError):
+        name = ""
+    return f" (vector {shortened(str(name))})" if name else ""
 
 
 def _text(result: vectors.Result) -> str:
     word = "ok  " if result.passed else "FAIL" if result.judged else "--  "
     line = f"  {word}  {result.id:<6} {printable(result.action)}"
+    if not result.judged and result.got:
+        why = (result.got.get("error"), result.got.get("message"))
+        line += f"  ({': '.join(printable(str(word)) for word in why if word)})"
     if result.passed or not result.judged:
         return line
     return "\n".join(

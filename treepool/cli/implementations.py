@@ -10,17 +10,21 @@ import os
 import selectors
 import shlex
 import subprocess
+import time
 from contextlib import contextmanager, suppress
-from typing import Any, Callable, Iterator, Mapping, Protocol
+from typing import Any, Callable, Iterator, Mapping, Optional, Protocol
 
 from treepool.cli.answers import Refusal, allocate_jobspec, allocate_shape
 from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidInput, PoolConflict
 from treepool.placement.pool import Pool
-from treepool.rfc.findings import shown
+from treepool.rfc.findings import Findings, Readers, shown
 
 #: Seconds that another allocator may take for each answer, and the longest answer, in bytes.
 PATIENCE, LONGEST = 60.0, 64 << 20
+
+#: How often a program may fail until it is not started again.
+MOST_FAILURES = 3
 
 #: The version of the messages, and of the form of files.
 FORMAT = 1
@@ -38,6 +42,9 @@ FEATURES = (
     "tiers",
 )
 
+#: What an allocator may answer instead of an allocation.
+_REFUSALS = ("invalid", "infeasible", "insufficient", "unsupported")
+
 #: What an implementation is asked.
 Message = Mapping[str, Any]
 
@@ -49,7 +56,11 @@ class Implementation(Protocol):
     features: frozenset[str]
 
     def ask(self, message: Message) -> dict[str, Any]:
-        """The answer to *message*: {} if that is all, ``R``, or ``error`` and ``message``."""
+        """The answer to *message*: {} if that is all, ``R``, or ``error`` and ``message``.
+
+        The error is ``broken`` if it failed and holds nothing now, ``gone`` if it does not come
+        back, and ``malformed`` if the answer has not the form that doc/conformance.md describes.
+        """
 
 
 class Own:
@@ -98,72 +109,175 @@ class Own:
 
 
 class Program:
-    """A program that is started once, reads a message on each line, and answers with a line."""
+    """A program that reads a message on each line, and answers each with a line.
+
+    It is started once, and again after it failed, but not after it failed MOST_FAILURES times.
+    """
 
     def __init__(self, command: str) -> None:
         self.name = command
-        try:
-            self._process = subprocess.Popen(
-                shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-        except (OSError, ValueError, IndexError) as e:
-            raise Stop(f"--with {command:.60}: cannot be started: {e}", USAGE) from None
-        assert self._process.stdout is not None
-        self._waiting = selectors.DefaultSelector()
-        self._waiting.register(self._process.stdout, selectors.EVENT_READ)
-        self._rest = b""
-        told = self.ask({"op": "hello", "format": FORMAT}).get("features", [])
-        names = told if isinstance(told, list) else []
-        self.features = frozenset(name for name in names if isinstance(name, str))
+        self._failures = 0
+        self._run: Optional[_Run] = None
+        hello = self.ask({"op": "hello", "format": FORMAT})
+        if "error" in hello:
+            self.end()
+            raise Stop(f"--with {command:.60}: {hello.get('message', 'refuses hello')}", USAGE)
+        self.features = frozenset(hello.get("features", ()))
 
     def ask(self, message: Message) -> dict[str, Any]:
-        """The answer to *message*; raises Stop if there is none, or no JSON object."""
-        assert self._process.stdin is not None
+        """The answer to *message*, see Implementation."""
+        if self._failures >= MOST_FAILURES:
+            return {"error": "gone", "message": f"the program failed {self._failures} times"}
         try:
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError:
-            raise self._stop("has ended") from None
-        line = self._line()
+            if self._run is None:
+                self._run = _Run(self.name)
+                if message["op"] != "hello":
+                    self._run.ask({"op": "hello", "format": FORMAT})
+            answer = self._run.ask(message)
+        except _Failed as e:
+            self.end()
+            self._failures += 1
+            return {"error": "broken", "message": f"the program {e}"}
+        wrong = malformed(message["op"], answer)
+        return {"error": "malformed", "message": wrong} if wrong else answer
+
+    def end(self) -> None:
+        """End the program."""
+        if self._run is not None:
+            self._run.end()
+        self._run = None
+
+
+class _Failed(Exception):
+    """A program has failed; the text says what it did."""
+
+
+class _Run:
+    """One run of a program."""
+
+    def __init__(self, command: str) -> None:
+        try:
+            self._process = subprocess.Popen(
+                shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            )
+        except (OSError, ValueError) as e:
+            raise Stop(f"--with {command:.60}: cannot be started: {e}", USAGE) from None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to, self._from = self._process.stdin, self._process.stdout
+        for pipe in (self._to, self._from):
+            os.set_blocking(pipe.fileno(), False)
+        self._rest = b""
+
+    def ask(self, message: Message) -> dict[str, Any]:
+        """The answer to *message*; raises _Failed if there is none in time, or no JSON object."""
+        line = self._exchange(json.dumps(message).encode() + b"\n")
         try:
             answer = json.loads(line)
         except (ValueError, RecursionError):
-            raise self._stop(f"answers {shown(line[:80].decode('utf-8', 'replace'))}") from None
+            raise _Failed(f"answers {shown(line[:80].decode('utf-8', 'replace'))}") from None
         if not isinstance(answer, dict):
-            raise self._stop("answers with what is no object")
+            raise _Failed("answers with what is no object")
         return answer
 
-    def _line(self) -> bytes:
-        assert self._process.stdout is not None
-        while b"\n" not in self._rest:
-            if not self._waiting.select(PATIENCE):
-                raise self._stop(f"did not answer in {PATIENCE:.0f} seconds")
-            more = os.read(self._process.stdout.fileno(), 1 << 20)
-            if not more:
-                raise self._stop("has ended")
-            self._rest += more
-            if len(self._rest) > LONGEST:
-                raise self._stop(f"answers with more than {LONGEST >> 20} MiB")
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
+    def _exchange(self, line: bytes) -> bytes:
+        """The line that answers *line*."""
+        if self._rest:
+            raise _Failed("answers with more than one line")
+        end = time.monotonic() + PATIENCE
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._from, selectors.EVENT_READ)
+            waiting.register(self._to, selectors.EVENT_WRITE)
+            while line or b"\n" not in self._rest:
+                ready = waiting.select(max(0.0, end - time.monotonic()))
+                if not ready:
+                    raise _Failed(f"did not answer in {PATIENCE:.0f} seconds")
+                for key, _ in ready:
+                    if key.fileobj is self._from:
+                        self._receive()
+                    else:
+                        line = self._send(line)
+                        if not line:
+                            waiting.unregister(self._to)
+        found, _, self._rest = self._rest.partition(b"\n")
+        return found
 
-    def _stop(self, what: str) -> Stop:
-        return Stop(f"--with {self.name:.60}: the program {what}", USAGE)
+    def _send(self, line: bytes) -> bytes:
+        try:
+            return line[os.write(self._to.fileno(), line) :]
+        except OSError:
+            raise _Failed("has ended") from None
+
+    def _receive(self) -> None:
+        more = os.read(self._from.fileno(), 1 << 20)
+        if not more:
+            raise _Failed("has ended")
+        self._rest += more
+        if len(self._rest) > LONGEST:
+            raise _Failed(f"answers with more than {LONGEST >> 20} MiB")
 
     def end(self) -> None:
         """End the program."""
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
+        for pipe in (self._to, self._from):
             with suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
+                pipe.close()
+
+
+def malformed(op: str, answer: dict[str, Any]) -> str:
+    """What is wrong with the form of the *answer* to a message; "" if nothing is."""
+    findings = Findings()
+    if op == "hello":
+        known = findings.one_of
+        features: Readers = {
+            "features": lambda v, at: findings.items(v, at, lambda v, at: known(v, at, FEATURES))
+        }
+        findings.members(answer, "", features)
+    elif "error" in answer:
+        kinds: Readers = {
+            "error": lambda v, at: (
+                findings.one_of(v, at, _REFUSALS) if op == "alloc" else findings.string(v, at)
+            ),
+            "message": findings.string,
+        }
+        findings.members(answer, "", kinds)
+    elif op == "alloc" and "R" not in answer:
+        findings.note("", "has neither 'R' nor 'error'")
+    elif op == "alloc":
+        _check_R(findings, answer["R"])
+    return str(findings.problems()[0]) if len(findings) else ""
+
+
+def _check_R(findings: Findings, R: object) -> None:
+    """Note what is wrong with the part of an allocated *R* that is compared."""
+
+    def ids(value: object, at: str) -> int:
+        return findings.idset(value, at, empty=True)
+
+    def children(value: object, at: str) -> None:
+        findings.members(value, at, {"core": ids, "gpu": ids}, ("core",))
+
+    def entry(value: object, at: str) -> None:
+        readers: Readers = {"rank": findings.idset, "children": children}
+        findings.members(value, at, readers, readers)
+
+    def execution(value: object, at: str) -> None:
+        readers: Readers = {
+            "R_lite": lambda v, at: findings.items(v, at, entry, least=1),
+            "nslots": lambda v, at: findings.integer(v, at, least=1),
+        }
+        findings.members(value, at, readers, ("R_lite",))
+
+    findings.members(R, "/R", {"execution": execution}, ("execution",))
 
 
 @contextmanager
-def started(command: str) -> Iterator[Implementation]:
-    """The implementation that ``--with`` *command* names, "" for treepool's own; raises Stop."""
-    if not command:
+def started(command: Optional[str]) -> Iterator[Implementation]:
+    """The implementation that ``--with`` *command* names, None for treepool's own; raises Stop."""
+    if command is None:
         yield Own()
+    elif not command.strip():
+        raise Stop("argument --with: needs a command, or flux-core", USAGE)
     elif command == "flux-core":
         yield _flux_core()
     else:

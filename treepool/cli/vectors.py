@@ -12,7 +12,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.cli.answers import shape_of
+from treepool.cli.answers import shape_of, with_options
 from treepool.cli.implementations import FEATURES, FORMAT, Implementation, Own
 from treepool.errors import InvalidInput, InvalidKey, InvalidOption, Problem
 from treepool.placement.options import OPTIONS
@@ -204,43 +204,65 @@ def play(
 ) -> Iterator[Result]:
     """Play the steps of a file that has no ``problems``, in order, on treepool's pool or another.
 
-    There is a result for each step that expects something. After a step that differs, what was
-    expected is told to the implementation; where that cannot be, the rest is not judged.
+    There is a result for each step that expects something. After a step that differs, or that it
+    does not support, what was expected is told to the implementation, and after it failed all that
+    the file expects so far; where that cannot be, the rest is not judged.
     """
     pool = Own() if implementation is None else implementation
-    made = {"op": "pool", "R": document["cluster"]["R"], "options": document.get("options", {})}
+    cluster = document["cluster"]["R"]
+    made = {"op": "pool", "R": cluster, "options": document.get("options", {})}
     refused = pool.ask(made)
+    told: list[Mapping[str, Any]] = [made]  # what leads to all that the file expects so far
+    lost: Optional[Mapping[str, Any]] = None  # why the pool does not hold that
+    if refused.get("error") in _NO_ANSWER:
+        lost = refused
+    nodes = ResourceSet.read(cluster)
+    host_of = dict(zip(nodes.ranks, nodes.hosts))
     jobids: dict[str, int] = {}
-    known = True  # whether the implementation holds what the file expects so far
     for jobid, step in enumerate(document["vectors"], 1):
         jobids[step["id"]] = jobid
-        if "expect" not in step:
-            done = _act(pool, jobids, step) if known else {}
-            if "error" in done:
-                yield Result(step["id"], _action(step), False, {}, done, step.get("rationale", ""))
-                known = False
+        expected = step.get("expect")
+        message = _act(jobids, step) if expected is None else _message(jobid, step)
+        skipped = Result(step["id"], _action(step), False, expected or {}, judged=False)
+        bad_shape = expected is not None and "jobspec" not in message
+        if lost is not None or (bad_shape and "shapes" not in pool.features):
+            if expected is not None:
+                yield attrs.evolve(skipped, got=lost)
             continue
-        message = _message(jobid, step)
-        if not known or ("jobspec" not in message and "shapes" not in pool.features):
-            yield Result(step["id"], _action(step), False, step["expect"], judged=False)
+        if expected is None and "error" in refused:
+            told.append(message)
             continue
         got = refused if "error" in refused else pool.ask(message)
-        passed = _meets(step["expect"], got, document["cluster"]["R"], pool.name == Own.name)
-        yield Result(
-            step["id"], _action(step), passed, step["expect"], _facts(got), step["rationale"]
-        )
-        if not passed and "error" not in refused:
-            known = _restored(pool, jobid, step["expect"], got, document["cluster"]["R"])
+        held: Optional[Sequence[Mapping[str, Any]]] = [message]
+        if expected is None:
+            passed = "error" not in got
+        else:
+            passed = _meets(expected, got, cluster, pool.name == Own.name)
+            held = _held(jobid, expected, got if passed else {}, host_of)
+        if got.get("error") in _NO_ANSWER:
+            if expected is not None:
+                yield attrs.evolve(skipped, got=got)
+        elif expected is not None or not passed:
+            because = step.get("rationale", "")
+            yield attrs.evolve(
+                skipped, passed=passed, got=_facts(got), rationale=because, judged=True
+            )
+        if not passed and refused.get("error") in (None, "broken"):
+            lost, refused = _lost(pool, jobid, expected, got, told, held), {}
+        told += held or ()
 
 
 def _message(jobid: int, step: Mapping[str, Any]) -> dict[str, Any]:
-    """The message for a step that allocates: the jobspec, and the shape if the step has one."""
+    """The message for a step that allocates: the jobspec, and the shape if the step has one.
+
+    The options of the step are in the jobspec, too.
+    """
     message: dict[str, Any] = {"op": "alloc", "id": jobid}
     options = step.get("options")
     if options:
         message["options"] = options
     if "jobspec" in step:
-        return {**message, "jobspec": step["jobspec"]}
+        return {**message, "jobspec": with_options(step["jobspec"], options or {})}
     message["shape"] = step["shape"]
     try:
         resources = parse_shape(step["shape"])
@@ -248,6 +270,9 @@ def _message(jobid: int, step: Mapping[str, Any]) -> dict[str, Any]:
     except InvalidInput:
         return message
 
+
+#: What an implementation says that cannot be judged.
+_NO_ANSWER = ("unsupported", "gone")
 
 #: The steps that expect nothing.
 _ACTS = ("free", "down", "up")
@@ -261,37 +286,59 @@ def _action(step: Mapping[str, Any]) -> str:
     return next(f"{name} {step[name]}" for name in _ACTS if name in step)
 
 
-def _act(
-    pool: Implementation, jobids: Mapping[str, int], step: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The answer to a step that frees a job, or marks ranks up or down."""
+def _act(jobids: Mapping[str, int], step: Mapping[str, Any]) -> dict[str, Any]:
+    """The message for a step that frees a job, or marks ranks up or down."""
     name = next(name for name in _ACTS if name in step)
     what = {"id": jobids[step[name]]} if name == "free" else {"ranks": step[name]}
-    return pool.ask({"op": name, **what})
+    return {"op": name, **what}
 
 
-def _restored(
-    pool: Implementation,
-    jobid: int,
-    expected: Mapping[str, Any],
-    got: Mapping[str, Any],
-    cluster: Any,
-) -> bool:
-    """Whether a job now holds what was *expected* of it, where it *got* something else."""
-    if "R" in got and "error" in pool.ask({"op": "free", "id": jobid}):
-        return False
-    if "error" in expected:
-        return True
-    if "R_lite" not in expected:
-        return False
-    nodes = ResourceSet.read(cluster)
-    host_of = dict(zip(nodes.ranks, nodes.hosts))
-    entries = _entries(expected["R_lite"])
+def _held(
+    jobid: int, expected: Mapping[str, Any], got: Mapping[str, Any], host_of: Mapping[int, str]
+) -> Optional[list[Mapping[str, Any]]]:
+    """The messages after which a job holds what is *expected*; None if there are none such.
+
+    If one of several answers was right, it holds what it *got*.
+    """
+    if "error" in expected or "error" in got:
+        return []
+    R_lite = expected.get("R_lite", got.get("R", {}).get("execution", {}).get("R_lite"))
+    if R_lite is None:
+        return None
+    entries = _entries(R_lite)
     ranks = sorted(_resources(entries))
     if any(rank not in host_of for rank in ranks):
-        return False
+        return None
     R = ResourceSet(tuple(entries), tuple(host_of[rank] for rank in ranks)).to_dict()
-    return "error" not in pool.ask({"op": "register", "id": jobid, "R": R})
+    return [{"op": "register", "id": jobid, "R": R}]
+
+
+def _lost(
+    pool: Implementation,
+    jobid: int,
+    expected: Optional[Mapping[str, Any]],
+    got: Mapping[str, Any],
+    told: Sequence[Mapping[str, Any]],
+    held: Optional[Sequence[Mapping[str, Any]]],
+) -> Optional[Mapping[str, Any]]:
+    """Make *pool*, which *got* something else, hold what is expected; why it does not, else None.
+
+    Job *jobid* must hold what *held* says, and before it everything that *told* says.
+    """
+    error = got.get("error")
+    if held is None:
+        return {"error": "unknown", "message": "what a job should hold cannot be told"}
+    if expected is None and error != "broken":
+        return got
+    if "R" in got or error == "malformed":  # after a malformed answer the job may hold something
+        freed = pool.ask({"op": "free", "id": jobid})
+        if "error" in freed and (error != "malformed" or freed["error"] == "broken"):
+            return freed
+    for message in (*(told if error == "broken" else ()), *held):
+        answer = pool.ask(message)
+        if "error" in answer:
+            return answer
+    return None
 
 
 def _facts(got: Mapping[str, Any]) -> dict[str, Any]:
