@@ -169,6 +169,7 @@ def test_a_program_that_keeps_failing_is_given_up_and_totals_are_printed(treepoo
         ({"R": {}}, "/R: key 'execution' is missing"),
         ({"R_lite": [{"rank": "0", "children": {"core": "0"}}]}, "has neither 'R' nor 'error'"),
         ({"error": "infeasable"}, "/error: must be one of 'invalid'"),
+        ({"error": "infeasible", "R": {}}, "has both 'R' and 'error'"),
         ({"rank": 0}, "/R/execution/R_lite/0/rank: must be a string, not 0"),
         ({"rank": "0-"}, "/R/execution/R_lite/0/rank: "),
         ({"children": {"core": [0]}}, "/R/execution/R_lite/0/children/core: must be a string"),

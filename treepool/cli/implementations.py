@@ -227,12 +227,10 @@ class _Run:
 def malformed(op: str, answer: dict[str, Any]) -> str:
     """What is wrong with the form of the *answer* to a message; "" if nothing is."""
     findings = Findings()
-    if op == "hello":
-        known = findings.one_of
-        features: Readers = {
-            "features": lambda v, at: findings.items(v, at, lambda v, at: known(v, at, FEATURES))
-        }
-        findings.members(answer, "", features)
+    if op == "hello" and "features" in answer:
+        findings.items(
+            answer["features"], "/features", lambda v, at: findings.one_of(v, at, FEATURES)
+        )
     elif "error" in answer:
         kinds: Readers = {
             "error": lambda v, at: (
@@ -241,6 +239,8 @@ def malformed(op: str, answer: dict[str, Any]) -> str:
             "message": findings.string,
         }
         findings.members(answer, "", kinds)
+        if "R" in answer:
+            findings.note("", "has both 'R' and 'error'")
     elif op == "alloc" and "R" not in answer:
         findings.note("", "has neither 'R' nor 'error'")
     elif op == "alloc":
