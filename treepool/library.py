@@ -142,6 +142,7 @@ class Pool:
         straddle: Union[str, float, None] = None,
         alpha: Union[str, float, None] = None,
         beta: Union[str, float, None] = None,
+        gpu_cores: Union[str, int, None] = None,
         mix: Optional[str] = None,
     ) -> None:
         given = {
@@ -150,6 +151,7 @@ class Pool:
             "straddle": straddle,
             "alpha": alpha,
             "beta": beta,
+            "gpu_cores": gpu_cores,
             "mix": mix,
         }
         options = {name: str(value) for name, value in given.items() if value is not None}
