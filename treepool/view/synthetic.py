@@ -2,9 +2,10 @@
 
 The mix of jobs is typical of GPU clusters: many small jobs, few large ones, more short than long.
 Sizes follow the cluster's own kinds of node: parts of a GPU's share of the cores, whole shares,
-several shares, only cores, whole nodes. Run times are log-normal. Limits are round numbers above
-the run time, as users choose them. Jobs arrive at random over the time in which they would keep
-``load`` of the cores, or of the GPUs, in use.
+several shares, only cores, whole nodes. The more nodes there are, the more of them a job has, so
+that a thousand jobs keep any cluster busy for days. Run times are log-normal. Limits are round
+numbers above the run time, as users choose them. Jobs arrive at random over the time in which they
+would keep ``load`` of the cores, or of the GPUs, in use.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _ROUND, _MOST_OVER = 900, 4.0
 
 #: Largest share of a kind's nodes that one job has.
 _LARGEST_SHARE = 0.25
+
+#: How often the number of slots is doubled, on average, for each doubling of the nodes.
+_DOUBLINGS = 0.36
 
 
 @attrs.frozen
@@ -99,5 +103,5 @@ def _sizes(node_type: NodeType) -> list[_Size]:
 def _slots(rng: random.Random, nodes: int, per_node: int) -> int:
     """A random number of slots: often one, mostly few, at most what a quarter of the nodes have."""
     most = max(1, int(nodes * _LARGEST_SHARE)) * per_node
-    doublings = int(rng.expovariate(0.7))
+    doublings = int(rng.expovariate(1.0) * _DOUBLINGS * math.log2(nodes + 1))
     return min(1 << doublings, most)
