@@ -69,7 +69,7 @@ def test_it_fits_the_window_and_all_can_be_read(show, busy, width, dark):
 
 
 def test_a_cluster_with_one_job_is_drawn(show):
-    jobs = read('{"submit": 5, "duration": 10, "shape": "slot=1/core"}')
+    jobs = read('{"submit": 5, "duration": 10, "shape": "slot=1/core"}').jobs
     picture, drawn = run(cluster_R("a"), jobs)
     browser = show(picture, **drawn)
     assert browser.texts("#label")[0].startswith("Step 1 of 2 (the busiest)")

@@ -180,10 +180,11 @@ def test_explain_with_links(treepool, write, R):
 
 def test_replay(treepool):
     words = ["-R", REPOSITORY / "doc" / "fabric.json", "--synthetic", "20", "--json"]
-    lines = treepool("replay", *words, "--compare", "policy=fifo", "--compare", "fabric=off").json
-    assert len(lines) == 2
+    words += ["--compare", "policy=fifo", "--compare", "fabric=off", "--by", "size", "--starts"]
+    lines = treepool("replay", *words).json
+    assert len(lines) == 2 * (20 + 1)
     for line in lines:
-        conforms(line, "replay")
+        conforms(line, "replay-start" if "job" in line else "replay")
 
 
 def test_every_command_with_json_is_in_the_guide_and_in_the_schema():
@@ -195,7 +196,7 @@ def test_every_command_with_json_is_in_the_guide_and_in_the_schema():
         if any("--json" in line for line in parser.format_help().split())
     }
     assert have <= told
-    assert have <= {re.sub("-(gpu|refused)$", "", part) for part in LINES}
+    assert have <= {re.sub("-(gpu|refused|start)$", "", part) for part in LINES}
 
 
 @pytest.mark.parametrize("part", LINES)

@@ -7,7 +7,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from commandline import run_process, well_behaved
+from commandline import REPOSITORY, run_process, well_behaved
+from made import nodes
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -30,9 +31,10 @@ def test_a_trace_by_fifo_unless_told_otherwise(treepool, write, R):
     result = treepool("replay", write(TRACE), "-R", write(R, "R.json"), "--json")
     (line,) = result.json
     assert (line["rules"], line["jobs"], line["refused"]) == ("policy=fifo", 3, 0)
-    assert line["wait"] == {"mean": 17 / 3, "median": 8, "p95": 9, "max": 9}
+    assert line["wait"] == {"jobs": 3, "mean": 17 / 3, "median": 8, "p95": 9, "max": 9}
     assert line["span"] == 20
-    assert line["cores_used"] == (16 * 10 + 8 * 10 + 5) / (16 * 20)
+    assert line["last_start"] == 10
+    assert line["cores_used"] == 1
     assert result.status == 0
     assert result.err == ""
 
@@ -117,8 +119,128 @@ def test_the_weight_of_locality_tells(treepool, write):
 
 def test_the_curve_adds_up_to_the_mean(treepool, write, R):
     (line,) = treepool("replay", write(TRACE), "-R", write(R, "R.json"), "--json").json
-    area = sum(p["cores_used"] * (p["end"] - p["start"]) for p in line["curve"])
-    assert area == pytest.approx(line["cores_used"] * line["cores"] * line["span"])
+    curve = [point for point in line["curve"] if point["end"] <= line["last_start"]]
+    area = sum(p["cores_used"] * (p["end"] - p["start"]) for p in curve)
+    assert area == pytest.approx(line["cores_used"] * line["cores"] * line["last_start"])
+
+
+#: Eight jobs that each fill a node for ten seconds, all at once.
+EIGHT = trace(*[(0, 10, "slot=1/node{x}")] * 8)
+
+
+def test_clusters_side_by_side_each_under_each_policy(treepool, write):
+    files = [write(nodes(ranks), f"{ranks}.json") for ranks in ("0-1", "0-3")]
+    words = ("replay", write(EIGHT), "-R", files[0], "-R", files[1])
+    compared = ("--compare", "policy=fifo", "--compare", "policy=easy")
+    lines = treepool(*words, *compared, "--json").json
+    assert [(line["cluster"], line["rules"]) for line in lines] == [
+        (file.name, f"policy={policy}") for file in files for policy in ("fifo", "easy")
+    ]
+    assert [line["wait"]["mean"] for line in lines] == [15, 15, 5, 5]  # 4 and 2 rounds of 10 s
+    shown = treepool(*words).out
+    assert re.search(r"0-1\.json +0-3\.json", shown)
+    assert re.search(r"wait, mean +15 s +5 s", shown)
+
+
+def test_clusters_that_differ_in_kind_have_all_rows(treepool, write, R):
+    words = ("-R", write(nodes("0-1"), "1.json"), "-R", write(R, "2.json"), "-R", "doc/fabric.json")
+    shown = treepool("replay", write(EIGHT), *words).out
+    assert re.search(r"GPUs in use +- +100\.0 % +25\.0 %", shown)
+    assert re.search(r"switch over the fewest, mean +- +- +-", shown)
+
+
+def test_nodes_that_are_added_shorten_the_waits_by_what_can_be_computed(treepool, write):
+    R = nodes("0-1", properties={"fast": "1"})
+    words = ("replay", write(EIGHT), "-R", write(R, "R.json"), "--json")
+    added = ("--add", "2*fast", "--add", "1*n0,5*1")
+    lines = treepool(*words, *added).json
+    names = ["R.json", "R.json+2*fast", "R.json+1*n0+5*1"]
+    assert [line["cluster"] for line in lines] == names
+    assert [line["wait"]["mean"] for line in lines] == [15, 5, 0]
+    assert [line["cores"] for line in lines] == [16, 32, 64]
+    assert treepool(*words, "--add", "2*fsat").is_one_line_error(
+        "argument --add: 'fsat' is no rank, host or property of the cluster (did you mean 'fast'?)"
+    )
+    both = ("-R", "doc/fabric.json", "--add", "1*0")
+    assert treepool(*words, *both).is_one_line_error("--add: goes with one cluster", status=2)
+    again = ("-R", words[3])
+    assert treepool(*words, *again).is_one_line_error("-R: a file is given twice", status=2)
+    many = [word for n in range(1, 13) for word in ("--add", f"{n}*0")]
+    assert treepool(*words, *many).is_one_line_error("more than 12 clusters", status=2)
+
+
+def test_waits_by_account_queue_size_and_gpus(treepool, write, R):
+    rows = [
+        {"shape": "slot=1/node{x}", "account": "physics"},
+        {"shape": "slot=1/node{x}", "account": "physics"},
+        {"shape": "slot=2/[core=2;gpu=1]", "account": "bio", "queue": "debug"},
+        {"shape": "slot=1/core=1"},
+    ]
+    jobs = "".join(json.dumps({"submit": 0, "duration": 10, **row}) + "\n" for row in rows)
+    words = ("replay", write(jobs), "-R", write(R, "R.json"))
+    kinds = ("account", "queue", "size", "gpus")
+    by = [word for kind in kinds for word in ("--by", kind)]
+    found = treepool(*words, *by, "--json").json[0]["by"]
+    means = {
+        kind: {name: (waits["jobs"], waits["mean"]) for name, waits in found[kind].items()}
+        for kind in kinds
+    }
+    assert means == {
+        "account": {"-": (1, 10), "bio": (1, 10), "physics": (2, 0)},
+        "queue": {"-": (3, 10 / 3), "debug": (1, 10)},
+        "size": {"1 core": (1, 10), "2-4 cores": (1, 10), "5-16 cores": (2, 0)},
+        "gpus": {"no GPUs": (1, 10), "2-4 GPUs": (3, 10 / 3)},
+    }
+    shown = treepool(*words, "--by", "account").out.partition("by account")[2]
+    assert re.search(r"bio +1 +10 s +10 s\nphysics +2 +0 s +0 s", shown)
+
+
+def test_starts_tell_when_each_job_started(treepool, write, R):
+    jobs = trace((5, 10, "slot=2/node{x}"), (6, 10, "slot=1/core=3"), (6, 1, "slot=9/node{x}"))
+    words = ("replay", write(jobs), "-R", write(R, "R.json"), "--json", "--starts")
+    *starts, whole = treepool(*words).json
+    told = [(s["job"], s["submit"], s["start"], s["end"], s["nodes"], s["cores"]) for s in starts]
+    assert told == [("1", 5, 5, 15, 2, 16), ("2", 6, 15, 25, 1, 3)]
+    assert (whole["jobs"], whole["refused"]) == (2, 1)
+
+
+SACCT = (
+    "JobID|Submit|Elapsed|Timelimit|AllocTRES|Partition|Account|User\n"
+    "7|2026-11-02T08:00:00|00:01:00|00:02:00|cpu=16,node=2|batch|bio|a\n"
+    "7.batch|2026-11-02T08:00:00|00:01:00||cpu=8,node=1|||\n"
+    "8|2026-11-02T08:00:10|00:01:00|00:02:00|cpu=8,gres/gpu=1,node=1|batch|bio|b\n"
+    "9|2026-11-02T08:00:10|00:00:00|00:02:00|cpu=8,node=1|batch|bio|b\n"
+)
+
+
+def test_what_sacct_prints_is_replayed_and_what_is_left_out_is_told(treepool, write, R):
+    result = treepool("replay", write(SACCT), "-R", write(R, "R.json"), "--json")
+    (line,) = result.json
+    assert (line["jobs"], line["wait"]["max"], line["span"]) == (2, 50, 120)
+    first, second = result.err.splitlines()
+    assert first.endswith(": 2 lines left out (steps of jobs: 1, did not run: 1)")
+    assert second.endswith(": columns without effect: 'User'")
+    assert result.status == 0
+
+
+def test_a_table_can_be_printed_as_a_trace_which_does_the_same(treepool, write, R):
+    file = write(R, "R.json")
+    table = write(SACCT, "jobs.csv")
+    printed = treepool("replay", table, "--print", "--threads-per-core", 2)
+    assert json.loads(printed.out.splitlines()[1]) == {
+        "id": "8", "submit": 1793606410, "duration": 60, "limit": 120,
+        "shape": "slot=1/[core=4;gpu=1]", "queue": "batch", "account": "bio",
+    }  # fmt: skip
+    read = treepool("replay", write(printed.out), "-R", file, "--json")
+    assert numbers(read) == numbers(
+        treepool("replay", table, "-R", file, "--json", "--threads-per-core", 2)
+    )
+
+
+def test_the_guide_shows_the_first_jobs_of_its_table(treepool):
+    shown = re.findall(r"^\{.*\}$", (REPOSITORY / "doc" / "planning.md").read_text(), re.M)
+    printed = treepool("replay", REPOSITORY / "doc" / "jobs.csv", "--print").out.splitlines()
+    assert shown == printed[:2]
 
 
 def test_a_trace_from_stdin():
@@ -166,7 +288,7 @@ def test_the_table_keeps_within_the_terminal_and_has_all_columns(treepool, monke
     assert "node-fit" in result.out
     assert "depth 8" in result.out
     tables = result.out.split("\n\n")
-    assert all("wait, median" in table and "GPUs fragmented" in table for table in tables)
+    assert all("wait, median" in table and "GPUs stranded" in table for table in tables)
 
 
 def test_a_cluster_without_gpus_has_no_rows_of_them(treepool, write, R):
@@ -219,7 +341,7 @@ def test_a_plot_without_matplotlib_is_one_line_that_names_the_extra(treepool, mo
         ("[1]\n", "line 1"),
         (trace((0, 1, "slot=1/core")) + trace((0, 1, "slot=[")), "line 2: shape: column 7"),
         (trace((0, 1, "slot=1/rack/core")), "rack"),
-        (trace((0, 0, "slot=1/core")), "line 1: /duration"),
+        (trace((0, 0, "slot=1/core")), "no job in it; 1 line left out (did not run: 1)"),
         (trace((0, 1, "slot=1/\x1b[31m")), "line 1: shape"),
         ("\x00\x01", "line 1"),
         ("9" * 100_000, "line 1"),

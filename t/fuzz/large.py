@@ -590,6 +590,26 @@ SITES = {
     "deep yaml": lambda: "- topology: a\n  tree: " + "[" * 10_000,
 }
 
+_HEAD = "Submit|Elapsed|AllocTRES\n"
+
+JOB_TABLES = {
+    "jobs": lambda: _filled(_HEAD, "1|1|cpu=1\n"),
+    "jobs of numbers": lambda: _filled("submit|elapsed|ncpus\n", "1|1|1\n"),
+    "dates": lambda: _filled(_HEAD, "2026-11-25T10:00:00|1-01:00:00|cpu=8,gres/gpu=1,node=1\n"),
+    "rows that never ran": lambda: _filled(_HEAD, "||\n"),
+    "columns": lambda: "a|" * (MIB // 2),
+    "columns without effect": lambda: _HEAD[:-1] + "".join(f"|c{i}" for i in range(990)) + "\n",
+    "values": lambda: _HEAD + "1|" * (MIB // 2 - 20),
+    "lines": lambda: _HEAD + "\n" * (MIB - 30),
+    "a long value": lambda: _HEAD + "1|1|" + "x" * (MIB - 40),
+    "resources": lambda: _HEAD + "1|1|" + "cpu=1," * 20_000,
+    "rows of resources": lambda: _filled(_HEAD, "1|1|" + "x=1," * 250 + "cpu=1\n"),
+    "digits": lambda: _HEAD + "9" * 130_000 + "|1|cpu=1",
+    "colons": lambda: _HEAD + "1|" + "1:" * 60_000 + "|cpu=1",
+    "an open quote": lambda: 'submit,elapsed,ncpus\n1,1,"' + "\n" * (MIB - 40),
+    "quotes": lambda: "submit,elapsed,ncpus\n1,1," + '""' * (MIB // 2 - 20),
+}
+
 LARGE = {
     "idset": IDSETS,
     "hostlist": HOSTLISTS,
@@ -677,6 +697,7 @@ LARGE = {
         ),
     },
     "trace": TRACES,
+    "jobtable": JOB_TABLES,
     "hwloc": TEXTS,
     "nvidia_topo": TABLES,
     "amd_topo": AMD_TABLES,

@@ -207,3 +207,11 @@ ASKED = (
     "look\n{}",
     "numbers\n",
 )
+
+#: What sacct prints, and a table of another program.
+SACCT = (
+    "JobID|Submit|Elapsed|Timelimit|AllocTRES|NNodes|Partition|Account|Priority\n"
+    "7|2026-11-02T08:00:00|02:00:00|1-04:00:00|cpu=8,gres/gpu:a100=2,node=2|2|batch|bio|5\n"
+    "8|2026-11-02T08:00:00|00:01:00|UNLIMITED|cpu=8|1|batch|bio|5\n",
+    'id,submit,eligible,duration,limit,shape\n"a ""b""",1,2.5,60,90,"slot=1/[core=1;gpu=1]"\n',
+)

@@ -25,6 +25,7 @@ from fuzz.seeds import (
     KEYS,
     LIST_TEXT,
     RS,
+    SACCT,
     SHAPES,
     TABLES,
     TOPO_TEXT,
@@ -79,7 +80,7 @@ from treepool.rfc.links import read_links
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
-from treepool.view import trace
+from treepool.view import jobtable, trace
 
 #: Longest message, in characters: a JSON pointer, a quoted piece of the input, and a sentence.
 MAX_MESSAGE = 4000
@@ -371,7 +372,14 @@ def _subinstance(data):
 
 @target(InvalidInput, seeds=['{"submit": 0, "duration": 60, "shape": "slot=1/core", "id": 3}\n'])
 def _trace(data):
-    for line in trace.write(trace.read(_text(data))):
+    for line in trace.write(trace.read(_text(data)).jobs):
+        trace.read(line)
+
+
+@target(InvalidInput, seeds=SACCT)
+def _jobtable(data):
+    jobs = jobtable.read(_text(data)).jobs
+    for line in trace.write(jobs if len(data) <= SHORT else ()):
         trace.read(line)
 
 

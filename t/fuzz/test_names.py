@@ -1,5 +1,6 @@
 """Names that try to be markup, terminal control or shell text are inert in every output."""
 
+import csv
 import json
 import re
 import shlex
@@ -140,16 +141,39 @@ def test_a_trace_with_the_name_is_played_inertly(treepool, name):
         {"submit": 3, "duration": 9, "shape": "slot=1/core", "constraint": {"properties": [name]}},
         {"submit": 4, "duration": 9, "shape": "slot=1/core", name: name},
         {"submit": 5, "duration": 9, "shape": "slot=1/core", "locality": name},
+        {"submit": 6, "duration": 9, "shape": "slot=1/core", "queue": name[:128]},
+        {"submit": 7, "duration": 9, "shape": "slot=1/core", "account": name[:128]},
     ]
     R = saved(cluster(name))
     for chosen in (jobs[:2], *([job] for job in jobs)):
         with open("trace.jsonl", "w", encoding="utf-8") as file:
             file.writelines(json.dumps(job) + "\n" for job in chosen)
-        result = treepool("replay", "-R", R, "trace.jsonl", "--html", "p.html")
+        by = ("--by", "queue", "--by", "account")
+        result = treepool("replay", "-R", R, "trace.jsonl", "--html", "p.html", *by)
         assert result.status in (0, 1), result.err
         assert inert(result.out + result.err), chosen
         if result.status == 0:
             assert_inert_page("p.html")
+
+
+@pytest.mark.parametrize("name", ALL, ids=_short)
+def test_a_table_of_jobs_with_the_name_and_nodes_like_it_are_inert(treepool, name):
+    R = saved(cluster(name))
+    columns = ("JobID", "Submit", "Elapsed", "NCPUS", "Partition", "Account", name)
+    for i in range(len(columns)):
+        values = ["1", "1", "1", "1", "q", "a", "x"]
+        values[i] = name
+        with open("jobs.csv", "w", encoding="utf-8", errors="replace", newline="") as file:
+            csv.writer(file).writerows([columns, values])
+        for argv in (("--print",), ("--by", "account", "--by", "queue", "--json", "--starts"), ()):
+            result = treepool("replay", "-R", R, "jobs.csv", *argv)
+            assert result.status in (0, 1), result.err
+            assert inert(result.out + result.err), (values, argv)
+            assert "Traceback" not in result.err
+    for argv in (("--add", f"2*{name}"), ("--json", "--add", "1*0", f"--add=1*{name}")):
+        result = treepool("replay", "-R", R, "--synthetic", "3", *argv)
+        assert result.status in (0, 1, 2)
+        assert inert(result.out + result.err), argv
 
 
 @pytest.mark.parametrize("name", ALL, ids=_short)

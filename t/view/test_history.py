@@ -19,7 +19,7 @@ TRACE = "\n".join(
 def history():
     starts = []
     resource_set = ResourceSet.read(R)
-    replay(resource_set, read(TRACE), Rules("", "fifo", 8), watch=lambda *s: starts.append(s))
+    replay(resource_set, read(TRACE).jobs, Rules("", "fifo", 8), watch=lambda *s: starts.append(s))
     return picture_of(resource_set, starts)
 
 

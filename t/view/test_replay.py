@@ -12,11 +12,12 @@ from made import nodes
 from rfc.test_fabric import key
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
-from treepool.view import trace
+from treepool.view import history, trace
 from treepool.view.replay import Rules, replay
 from treepool.view.synthetic import synthetic
 from treepool.view.tally import POINTS, Curve, quantile
 from treepool.view.trace import InvalidTrace
+from view.conftest import cluster_R
 from view.counting import some_R
 
 FIFO, EASY = Rules("fifo", "fifo", 8), Rules("easy", "easy", 1)
@@ -36,7 +37,7 @@ def two_sockets():
 def jobs(*rows):
     """A trace of (submit, duration, shape) or (submit, duration, shape, limit)."""
     lines = [dict(zip(("submit", "duration", "shape", "limit"), row)) for row in rows]
-    return trace.read("\n".join(json.dumps(line) for line in lines))
+    return trace.read("\n".join(json.dumps(line) for line in lines)).jobs
 
 
 def starts(resource_set, traced, rules):
@@ -58,8 +59,8 @@ def test_jobs_wait_for_those_before_them():
     assert starts(cluster(), traced, FIFO) == [0, 10, 10]
     assert outcome.span == 15
     assert outcome.cores_used == (8 * 10 + 4 * 5 + 4 * 5) / (8 * 15)
-    assert (outcome.wait_mean, outcome.wait_median) == (17 / 3, 8)
-    assert (outcome.wait_p95, outcome.wait_max) == (9, 9)
+    assert (outcome.wait.mean, outcome.wait.median) == (17 / 3, 8)
+    assert (outcome.wait.p95, outcome.wait.max) == (9, 9)
 
 
 def test_times_are_from_the_first_submission():
@@ -134,12 +135,65 @@ def test_placement_that_ignores_the_tree_is_local_by_chance_only():
     assert (outcome.local, outcome.slots) == (1, 2)  # cores 3-4 with GPU 0
 
 
-def test_what_is_free_beside_a_job_in_its_socket_is_fragmented():
-    traced = jobs((0, 10, "slot=1/core=1"), (10, 10, "slot=1/socket{x}"))
+def test_cores_taken_beside_a_gpu_strand_a_part_of_it():
+    traced = jobs((0, 10, "slot=1/core=1"), (10, 10, "slot=1/socket{x}"), (20, 1, "slot=1/core=1"))
     outcome = replay(two_sockets(), traced, FIFO)
-    assert outcome.cores_fragmented == 3 * 10 / (8 * 20)
-    assert outcome.gpus_fragmented == 1 * 10 / (2 * 20)
+    assert outcome.last_start == 20
+    assert outcome.gpus_stranded == 1 / 4 * 10 / (2 * 20)
     assert outcome.gpus_used == 1 * 10 / (2 * 20)
+    wide = Rules("", "fifo", 1, {"mix": "1*slot=1/[core=4;gpu=1]"})
+    assert replay(two_sockets(), traced, wide).gpus_stranded == 1 * 10 / (2 * 20)
+
+
+def test_stranded_gpus_are_those_of_status_at_each_moment():
+    resource_set = ResourceSet.read(some_R(6))
+    traced = random_trace(random.Random(5), 60)
+    starts = []
+    outcome = replay(resource_set, traced, EASY, watch=lambda *start: starts.append(start))
+    events = sorted(
+        event
+        for number, (job, start, _) in enumerate(starts)
+        for event in ((start, 1, number), (start + job.runs, 0, number))
+    )
+    steps = history.picture_of(resource_set, starts).steps[1:]  # as status and show count
+    area, last = 0.0, traced[0].submit + outcome.last_start
+    for (time, _, _), (until, _, _), step in zip(events, events[1:], steps):
+        area += step.totals.gpus_stranded * max(0, min(until, last) - min(time, last))
+    assert area > 0
+    assert outcome.gpus_stranded * outcome.gpus * outcome.last_start == pytest.approx(area)
+
+
+def test_use_is_measured_until_the_last_start_not_while_the_last_job_runs_alone():
+    traced = jobs(*((0, 10, "slot=1/core=8"),) * 3, (20, 1000, "slot=1/core=1"))
+    outcome = replay(cluster(), traced, FIFO)
+    assert (outcome.last_start, outcome.span) == (30, 1030)
+    assert outcome.cores_used == 1
+    assert replay(cluster(), jobs((0, 9, "slot=1/core=2")), FIFO).cores_used == 2 / 8
+
+
+def test_the_highest_priority_is_first_in_its_queue_and_queues_do_not_hold_each_other_up():
+    lines = [
+        {"submit": 0, "duration": 10, "shape": "slot=1/core=6"},
+        {"submit": 1, "duration": 10, "shape": "slot=1/core=8"},
+        {"submit": 2, "duration": 10, "shape": "slot=1/core=8", "priority": 5},
+        {"submit": 3, "duration": 4, "shape": "slot=1/core=2", "priority": 1, "queue": "debug"},
+        {"submit": 3, "duration": 9, "shape": "slot=1/core=2", "priority": 1},
+    ]
+    traced = trace.read("\n".join(map(json.dumps, lines))).jobs
+    assert starts(cluster(), traced, FIFO) == [0, 29, 10, 3, 20]
+
+
+def test_a_queue_with_the_name_of_a_property_has_the_nodes_with_it():
+    lines = [
+        {"submit": i, "duration": 10, "shape": "slot=1/core=8", "queue": queue}
+        for i, queue in enumerate(["debug", "debug", "hosts", "hosts", "batch"])
+    ]
+    lines[3]["constraint"] = {"ranks": ["0"]}
+    traced = trace.read("\n".join(map(json.dumps, lines))).jobs
+    resource_set = attrs.evolve(cluster(3), properties={"debug": 0b010, "+hosts": 0b101})
+    where = {}
+    replay(resource_set, traced, FIFO, watch=lambda job, t, a: where.update({job.place: a.ranks}))
+    assert [where[f"line {i}"] for i in range(1, 6)] == [(1,), (1,), (0,), (0,), (2,)]
 
 
 def test_a_job_that_can_never_run_is_refused_and_holds_nobody_up():
@@ -153,7 +207,7 @@ def test_a_job_that_can_never_run_is_refused_and_holds_nobody_up():
 
 def test_a_trace_of_refused_jobs_has_no_waiting_times():
     outcome = replay(cluster(), jobs((0, 10, "slot=1/core=9")), FIFO)
-    assert (outcome.wait_mean, outcome.wait_p95, outcome.span) == (None, None, 0)
+    assert (outcome.wait.mean, outcome.wait.p95, outcome.span) == (None, None, 0)
     assert (outcome.cores_used, outcome.curve) == (0, ())
 
 
@@ -194,7 +248,10 @@ def test_nothing_is_used_twice_and_everything_ends(seed, rules):
                 assert not cores & other_cores
                 assert not gpus & other_gpus
     worked = sum((end - start) * idset.size(cores) for start, end, _, cores, _ in used)
-    assert outcome.cores_used == pytest.approx(worked / (outcome.cores * outcome.span))
+    upto = traced[0].submit + outcome.last_start
+    assert upto == max(start for start, *_ in used)
+    by_then = sum((min(end, upto) - start) * idset.size(cores) for start, end, _, cores, _ in used)
+    assert outcome.cores_used == pytest.approx(by_then / (outcome.cores * outcome.last_start))
     last = max(end for _, end, _, _, _ in used)
     assert outcome.span == pytest.approx(last - traced[0].submit)
     assert 0 < outcome.local <= outcome.slots
@@ -215,10 +272,10 @@ def test_progress_goes_from_0_to_1():
 
 def test_a_curve_has_the_integral_of_what_it_was_given():
     chance = random.Random(3)
-    curve, now, sums = Curve(), 0.0, [0.0] * 5
+    curve, now, sums = Curve(), 0.0, [0.0] * 4
     for _ in range(5000):
         step = chance.choice((1e-6, 0.1, 3.0, 700.0))
-        level = tuple(chance.randint(0, 9) for _ in range(5))
+        level = tuple(chance.randint(0, 9) for _ in range(4))
         curve.extend(now + step, level)
         now += step
         sums = [s + v * step for s, v in zip(sums, level)]
@@ -228,7 +285,7 @@ def test_a_curve_has_the_integral_of_what_it_was_given():
     assert [a.end for a in points[:-1]] == [b.start for b in points[1:]]
     assert points[-1].end == pytest.approx(now)
     assert sum(p.cores_used * (p.end - p.start) for p in points) == pytest.approx(sums[0])
-    assert sum(p.waiting * (p.end - p.start) for p in points) == pytest.approx(sums[4])
+    assert sum(p.waiting * (p.end - p.start) for p in points) == pytest.approx(sums[3])
 
 
 def test_quantiles_are_values_that_were_there():
@@ -265,12 +322,19 @@ def test_quantiles_are_values_that_were_there():
             "/submit: must be at least 0 and",
         ),
         (
-            '{"submit": 0, "duration": 0, "shape": "slot=1/core"}',
-            "/duration: must be at least 1e-06 and",
+            '{"submit": 0, "duration": -1, "shape": "slot=1/core"}',
+            "/duration: must be at least 0 and",
         ),
         (
             '{"submit": 0, "duration": 1e11, "shape": "slot=1/core"}',
-            "/duration: must be at least 1e-06 and",
+            "/duration: must be at least 0 and",
+        ),
+        ('{"submit": 0, "duration": 1, "shape": "s", "priority": -1}', "/priority: must be at"),
+        ('{"submit": 0, "duration": 1, "shape": "s", "priority": 4294967296}', "/priority: must"),
+        ('{"submit": 0, "duration": 1, "shape": "s", "queue": 3}', "/queue: must be a string"),
+        (
+            '{"submit": 0, "duration": 1, "shape": "s", "account": "' + "a" * 129 + '"}',
+            "/account: has more than 128 characters",
         ),
         ('{"submit": 0, "duration": "1", "shape": "slot=1/core"}', "duration: "),
         ('{"submit": 0, "duration": NaN, "shape": "slot=1/core"}', "NaN"),
@@ -312,8 +376,17 @@ def test_an_empty_trace_is_an_error():
         trace.read("\n \n")
 
 
+def test_jobs_that_never_ran_are_left_out_and_counted():
+    lines = [{"submit": i, "duration": d, "shape": "slot=1/core"} for i, d in enumerate((0, 1, 0))]
+    found = trace.read("\n".join(map(json.dumps, lines)))
+    assert [job.place for job in found.jobs] == ["line 2"]
+    assert found.remarks == ["2 lines left out (did not run: 2)"]
+    with pytest.raises(InvalidTrace, match=r"no job in it; 1 line left out \(did not run: 1\)"):
+        trace.read(json.dumps(lines[0]))
+
+
 def test_blank_lines_count_but_are_no_jobs():
-    (job,) = trace.read('\n\n{"submit": 0, "duration": 1, "shape": "slot=1/core"}')
+    (job,) = trace.read('\n\n{"submit": 0, "duration": 1, "shape": "slot=1/core"}').jobs
     assert (job.place, job.name) == ("line 3", "3")
 
 
@@ -323,7 +396,7 @@ def test_constraints_and_localities_are_heeded():
         {"submit": 0, "duration": 9, "shape": "slot=1/core=5", "constraint": {"ranks": ["1"]}},
         {"submit": 0, "duration": 1, "shape": "slot=1/core=5"},
     ]
-    traced = trace.read("\n".join(map(json.dumps, lines)))
+    traced = trace.read("\n".join(map(json.dumps, lines))).jobs
     where = {}
     replay(
         cluster(2), traced, EASY, watch=lambda job, t, a: where.update({job.place: (t, a.ranks)})
@@ -334,10 +407,10 @@ def test_constraints_and_localities_are_heeded():
         *scattered[:2],
         trace.read(
             '{"submit": 1, "duration": 1, "shape": "slot=1/core=2", "locality": "required"}'
-        )[0],
+        ).jobs[0],
     ]
-    assert replay(two_sockets(), scattered, FIFO).wait_max == 0
-    assert replay(two_sockets(), hard, FIFO).wait_max == 8
+    assert replay(two_sockets(), scattered, FIFO).wait.max == 0
+    assert replay(two_sockets(), hard, FIFO).wait.max == 8
 
 
 def switches():
@@ -356,11 +429,11 @@ def test_jobs_may_wait_for_a_close_place_and_a_replay_knows_when_they_have():
     ]
     lines[1]["constraint"] = {"ranks": ["2-7"]}
     lines[0]["constraint"] = {"ranks": ["0-1"]}
-    traced = trace.read("\n".join(map(json.dumps, lines)))
+    traced = trace.read("\n".join(map(json.dumps, lines))).jobs
     assert starts(switches(), traced, EASY) == [0, 0, 99, 99]
     lines[1] = {"submit": 0, "duration": 99, "shape": "node=2/slot=1/core=8"}
     lines[1]["constraint"] = {"ranks": ["4-5"]}
-    traced = trace.read("\n".join(map(json.dumps, lines)))
+    traced = trace.read("\n".join(map(json.dumps, lines))).jobs
     assert starts(switches(), traced, CONSERVATIVE) == [0, 0, 50, 15]
     assert starts(switches(), traced, FIFO) == [0, 0, 50, 51]
 
@@ -372,7 +445,7 @@ def test_domains_are_counted_over_the_fewest_that_could_hold_as_many_nodes():
         {"submit": 0, "duration": 9, "shape": "node=2/slot=1/core=8"},
         {"submit": 0, "duration": 9, "shape": "slot=1/core=1"},
     ]
-    traced = trace.read("\n".join(map(json.dumps, rows)))
+    traced = trace.read("\n".join(map(json.dumps, rows))).jobs
     (spread,) = replay(switches(), traced, FIFO).spreads
     assert (spread.locality, spread.jobs, spread.mean, spread.p95) == ("switch", 3, 4 / 3, 2.0)
     assert replay(cluster(8), traced, FIFO).spreads == ()
@@ -388,7 +461,7 @@ def test_without_the_fabric_jobs_are_placed_by_rank_and_still_counted_in_domains
 
 def test_what_a_trace_says_is_what_was_read():
     traced = synthetic(ResourceSet.read(some_R()), 50, seed=3)
-    again = trace.read("\n".join(trace.write(traced)))
+    again = trace.read("\n".join(trace.write(traced))).jobs
     assert [job.to_dict() for job in again] == [job.to_dict() for job in traced]
 
 
@@ -408,5 +481,17 @@ def test_synthetic_jobs_all_run_and_make_the_load_asked_for():
         assert outcome.nrefused == 0
         assert outcome.jobs == 300
         came = traced[-1].submit - traced[0].submit
-        work = max(outcome.cores_used, outcome.gpus_used) * outcome.span
+        cores, gpus = (
+            math.fsum((p.end - p.start) * getattr(p, used) for p in outcome.curve)
+            for used in ("cores_used", "gpus_used")
+        )
+        work = max(cores / outcome.cores, gpus / outcome.gpus if outcome.gpus else 0)
         assert math.isclose(work / came, 0.5, rel_tol=0.25)
+
+
+def test_a_thousand_synthetic_jobs_keep_small_and_large_clusters_busy():
+    for name in ("a", "b"):
+        resource_set = ResourceSet.read(cluster_R(name))
+        outcome = replay(resource_set, synthetic(resource_set, 1000), EASY)
+        assert max(outcome.cores_used, outcome.gpus_used) > 0.7
+        assert outcome.wait.max > 3600

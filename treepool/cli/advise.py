@@ -102,7 +102,7 @@ def _kinds_in(name: str) -> list[Kind]:
     text = files.read_text(name)
     if text.lstrip().startswith("{"):
         with files.naming(name):
-            return [Kind(job.shape) for job in trace.read(text)]
+            return [Kind(job.shape) for job in trace.read(text).jobs]
     lines = (line.strip() for line in text.splitlines())
     found = [read_kind(line) for line in lines if line and not line.startswith("#")]
     if not found:

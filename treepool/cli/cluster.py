@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
+from argparse import Action, ArgumentError, ArgumentTypeError
 from functools import partial
+from pathlib import Path
 from typing import Any, Iterator, Optional
 
 from treepool.cli import files
@@ -23,11 +24,29 @@ PLACEMENT = tuple(name for name in options.OPTIONS if name != "locality")
 MAX_JOBS = 1 << 17
 
 
-def add_where(parser: Any, instance: bool = False) -> Any:
-    """Add ``-R``, ``--cluster`` and, if wanted, ``--instance`` to *parser*; returns their group."""
+class _Once(Action):
+    """Stores the value of an option that may not be given twice."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        if getattr(namespace, self.dest) is not None:
+            raise ArgumentError(self, "is given twice")
+        setattr(namespace, self.dest, values)
+
+
+def add_where(parser: Any, instance: bool = False, several: bool = False) -> Any:
+    """Add ``-R``, ``--cluster`` and, if wanted, ``--instance`` to *parser*; returns their group.
+
+    If there may be *several* clusters, ``-R`` is a list.
+    """
     group = parser.add_argument_group("cluster")
     where = group.add_mutually_exclusive_group()
-    where.add_argument("-R", dest="R_file", metavar="FILE", help='its R (RFC 20), "-" for stdin')
+    where.add_argument(
+        "-R",
+        dest="R_file",
+        metavar="FILE",
+        action="append" if several else _Once,
+        help='its R (RFC 20), "-" for stdin' + ("; repeatable, to compare" if several else ""),
+    )
     where.add_argument(
         "--cluster",
         choices=("a", "b"),
@@ -80,7 +99,20 @@ def _value(name: str, text: str) -> str:
 
 def resource_set(arguments: Any) -> ResourceSet:
     """The R that the options name, with a key that fits it; raises Stop, which names the file."""
-    return _pool(arguments).inventory.resource_set
+    return _pool(arguments.R_file, arguments.cluster).inventory.resource_set
+
+
+def resource_sets(arguments: Any) -> dict[str, ResourceSet]:
+    """The same where there may be several: each by the name of its file, or of the example."""
+    if arguments.R_file is None:
+        return {arguments.cluster: _pool(None, arguments.cluster).inventory.resource_set}
+    paths = arguments.R_file
+    if len(set(paths)) < len(paths):
+        raise Stop("argument -R: a file is given twice", USAGE)
+    names = [Path(path).name for path in paths]
+    if len(set(names)) < len(names):
+        names = paths
+    return {name: _pool(path, "").inventory.resource_set for name, path in zip(names, paths)}
 
 
 def pool(arguments: Any) -> Pool:
@@ -91,16 +123,16 @@ def pool(arguments: Any) -> Pool:
         options.check_together(known)
     except InvalidOption as e:
         raise Stop(f"--{e}", USAGE) from None
-    return _pool(arguments, locality=arguments.locality, **known)
+    return _pool(arguments.R_file, arguments.cluster, locality=arguments.locality, **known)
 
 
-def _pool(arguments: Any, **chosen: str) -> Pool:
-    if arguments.R_file is None:
-        path = str(files.data_folder("testvectors") / f"rfc49-cluster-{arguments.cluster}.json")
+def _pool(R_file: Optional[str], example: str, **chosen: str) -> Pool:
+    if R_file is None:
+        path = str(files.data_folder("testvectors") / f"rfc49-cluster-{example}.json")
         pool = Pool(files.read_json(path)["cluster"]["R"])
     else:
-        R = files.read_R(arguments.R_file)
-        with files.naming(arguments.R_file):
+        R = files.read_R(R_file)
+        with files.naming(R_file):
             pool = Pool(R)
     if chosen:
         try:

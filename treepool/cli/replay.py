@@ -1,20 +1,28 @@
 """Run a trace of jobs under the policies of sched-treepool, without Flux and as fast
 as possible. Print how much of the cluster was in use, how long jobs waited, how
-many slots had their cores and GPUs in one domain, and how fragmented the rest
-was. Each --compare adds a policy, so that you can choose one.
+many slots had their cores and GPUs in one domain, and how many free GPUs were
+stranded: the jobs to come cannot use them. Each --compare adds a policy, each -R a
+cluster, each --add the cluster with more nodes, so that you can choose one.
 
 A trace has a JSON object on each line. "submit" and "duration", in seconds, and
 "shape" are required. "limit" (the time limit; by default the duration), "id",
-"constraint" (RFC 31), "locality" and "options" (job options, as in a jobspec) are
-optional. The scheduler knows the limit of a job, not its duration.
+"queue", "account", "priority", "constraint" (RFC 31), "locality" and "options" (job
+options, as in a jobspec) are optional. The scheduler knows the limit of a job, not
+its duration. A table that begins with the names of its columns, as sacct prints it,
+is a trace, too: --print shows which jobs it has.
 
 examples:
   treepool replay trace.jsonl -R R.json
       as the scheduler would do without options: fifo, packing
+  sacct -aX --parsable2 -o JobID,Submit,Elapsed,Timelimit,AllocTRES,Account > jobs.csv
+  treepool replay jobs.csv -R R.json --compare policy=easy --by account --by size
+      what Slurm ran; also how long the jobs of each account and size waited
+  treepool replay jobs.csv -R R.json --add '10*gpu' --add '20*gpu'
+      the same jobs, and with ten or twenty more nodes like those with property gpu
   treepool replay trace.jsonl --compare policy=easy --compare policy=easy,node-policy=min-span
       two node policies side by side
   treepool replay --synthetic 1000 --compare policy=fifo --compare policy=easy --svg out.svg
-      jobs made up for the cluster; a plot of use, fragments and queue over time
+      jobs made up for the cluster; a plot of use, stranded GPUs and queue over time
   treepool replay trace.jsonl -R R.json --compare policy=easy --compare policy=easy,fabric=off
       with the fabric and without: how many switches jobs span
   treepool replay --synthetic 1000 --seed 2 --print > trace.jsonl
@@ -34,31 +42,76 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from treepool.cli import cluster, files, plots
 from treepool.cli.progressbar import progress
-from treepool.cli.replayarguments import FORMS, file_named, load_in, rules_in, whole_number
+from treepool.cli.replayarguments import (
+    FORMS,
+    added_in,
+    file_named,
+    load_in,
+    rules_in,
+    whole_number,
+)
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, shortened, width
 from treepool.errors import InvalidOption
+from treepool.placement.allocation import Allocation
 from treepool.rfc.rset import ResourceSet
-from treepool.view import trace
+from treepool.view import jobtable, trace
+from treepool.view.added import added
 from treepool.view.history import Start, picture_of
 from treepool.view.picture import Picture
 from treepool.view.replay import Outcome, Rules, replay
+from treepool.view.started import GROUPS, Started, waits_by
 from treepool.view.synthetic import synthetic
+from treepool.view.tally import Waits
 from treepool.view.trace import TraceJob
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
 
-#: Most sets of rules in one comparison.
-MAX_RULES = 12
+#: Most replays in one comparison.
+MAX_REPLAYS = 12
+
+#: Most lines that ``--starts`` prints.
+MAX_STARTS = 1 << 20
+
+
+@attrs.frozen
+class Replayed:
+    """A replay: its outcome, how many seconds it took, and what ``--by`` and ``--starts`` show."""
+
+    outcome: Outcome
+    seconds: float
+    started: list[Started]
+
+    def waits(self, kinds: list[str]) -> dict[str, dict[str, Waits]]:
+        """How long jobs waited by the groups of each of *kinds*."""
+        return {kind: waits_by(kind, self.started) for kind in kinds}
 
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.usage = "treepool replay [-R FILE | --cluster a|b] TRACE|--synthetic N [options]"
+    parser.usage = "treepool replay [-R FILE... | --cluster a|b] TRACE|--synthetic N [options]"
     parser.add_argument("trace", metavar="TRACE", nargs="?", help='a trace, "-" for stdin')
-    cluster.add_where(parser)
+    clusters = cluster.add_where(parser, several=True)
+    clusters.add_argument(
+        "--add",
+        metavar="N*NODE[,...]",
+        type=added_in,
+        action="append",
+        default=[],
+        help="also the cluster with N more nodes like NODE, a rank, host or property; repeatable",
+    )
+    table = parser.add_argument_group("tables of sacct")
+    table.add_argument(
+        "--threads-per-core",
+        metavar="N",
+        type=whole_number(1, 64),
+        default=1,
+        help="so many of its CPUs are a core (default: 1)",
+    )
     made = parser.add_argument_group("synthetic traces")
     made.add_argument(
         "--synthetic",
@@ -81,7 +134,6 @@ def define(parser: ArgumentParser) -> None:
         help="the share of the cores or GPUs they ask for over the time in which they come "
         "(default: 0.9)",
     )
-    made.add_argument("--print", action="store_true", help="print these jobs and do nothing else")
     parser.add_argument_group("policies").add_argument(
         "--compare",
         metavar="NAME=VALUE[,...]",
@@ -92,7 +144,22 @@ def define(parser: ArgumentParser) -> None:
         "nodes; repeatable (default: policy=fifo)",
     )
     form = parser.add_argument_group("output")
-    form.add_argument("--json", action="store_true", help="a line of JSON for each set of options")
+    form.add_argument(
+        "--print", action="store_true", help="print the jobs, a line of JSON each, and stop"
+    )
+    form.add_argument(
+        "--by",
+        choices=tuple(GROUPS),
+        action="append",
+        default=[],
+        help="also how long jobs waited by account, queue, size (cores) or gpus; repeatable",
+    )
+    form.add_argument(
+        "--json", action="store_true", help="a line of JSON for each cluster and set of options"
+    )
+    form.add_argument(
+        "--starts", action="store_true", help="with --json: a line for each job that started, too"
+    )
     form.add_argument(
         "--svg", metavar="FILE", type=file_named, help="write a plot, too (needs treepool[plots])"
     )
@@ -110,29 +177,49 @@ def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     if (arguments.trace is None) == (arguments.synthetic is None):
         raise Stop("one of TRACE and --synthetic N is needed (see treepool replay --help)", USAGE)
-    files.check_stdin(arguments.trace, arguments.R_file)
-    if arguments.print and arguments.synthetic is None:
-        raise Stop("argument --print: prints synthetic jobs only", USAGE)
-    if len(arguments.compare) > MAX_RULES:
-        raise Stop(f"argument --compare: more than {MAX_RULES} times", USAGE)
-    resource_set = cluster.resource_set(arguments)
-    jobs = _jobs(arguments, resource_set)
+    files.check_stdin(arguments.trace, *arguments.R_file or ())
+    if arguments.starts and not arguments.json:
+        raise Stop("argument --starts: only with --json", USAGE)
+    clusters = _clusters(arguments)
+    jobs = _jobs(arguments, next(iter(clusters.values())))
     if arguments.print:
         for line in trace.write(jobs):
             out(line)
         return DONE
+    rules = arguments.compare or [rules_in("policy=fifo")]
+    number = len(clusters) * len(rules)
+    if number > MAX_REPLAYS:
+        raise Stop(f"more than {MAX_REPLAYS} clusters and sets of options in one table", USAGE)
+    if arguments.starts and len(jobs) * number > MAX_STARTS:
+        raise Stop(f"argument --starts: more than {MAX_STARTS} lines: compare fewer", USAGE)
     if arguments.svg is not None:
         plots.check("--svg", arguments.svg)
     if arguments.html is not None:
         files.check_writable("--html", arguments.html)
-    rules = arguments.compare or [rules_in("policy=fifo")]
     starts: list[Start] = []
     with files.naming(arguments.trace or "synthetic"):
-        found = _outcomes(resource_set, jobs, rules, starts)
+        found = _replays(arguments, clusters, jobs, rules, starts)
     if arguments.html is not None:
-        _write_page(arguments.html, picture_of(resource_set, starts), found)
+        picture = picture_of(next(iter(clusters.values())), starts)
+        _write_page(arguments.html, picture, [one.outcome for one in found])
     _write(arguments, found)
-    return _refusals([outcome for outcome, _ in found])
+    return _refusals([one.outcome for one in found])
+
+
+def _clusters(arguments: Namespace) -> dict[str, ResourceSet]:
+    """The clusters to compare, by name: those of ``-R``, or one and what ``--add`` makes of it."""
+    found = cluster.resource_sets(arguments)
+    if arguments.add and len(found) > 1:
+        raise Stop("argument --add: goes with one cluster", USAGE)
+    ((name, alone),) = list(found.items())[:1]
+    for nodes in arguments.add:
+        larger, label = alone, name
+        for number, like in nodes:
+            with files.naming("argument --add"):
+                larger = added(larger, number, like)
+            label += f"+{number}*{like}"
+        found[label] = larger
+    return found
 
 
 def _jobs(arguments: Namespace, resource_set: ResourceSet) -> list[TraceJob]:
@@ -142,85 +229,105 @@ def _jobs(arguments: Namespace, resource_set: ResourceSet) -> list[TraceJob]:
         return synthetic(resource_set, arguments.synthetic, arguments.seed, arguments.load)
     text = files.read_text(arguments.trace)
     with files.naming(arguments.trace):
-        return trace.read(text)
+        if jobtable.is_table(text):
+            found = jobtable.read(text, arguments.threads_per_core)
+        else:
+            found = trace.read(text)
+    for remark in found.remarks:
+        complain("treepool replay", f"{files.shown(arguments.trace)}: {remark}")
+    return found.jobs
 
 
-def _outcomes(
-    resource_set: ResourceSet, jobs: list[TraceJob], rules: list[Rules], starts: list[Start]
-) -> list[tuple[Outcome, float]]:
-    """The outcome of each of the *rules*, and how many seconds its replay took.
+def _replays(
+    arguments: Namespace,
+    clusters: dict[str, ResourceSet],
+    jobs: list[TraceJob],
+    rules: list[Rules],
+    starts: list[Start],
+) -> list[Replayed]:
+    """The replay of *jobs* on each of the *clusters* under each of the *rules*.
 
-    *starts* receives the jobs that start under the first rules.
+    *starts* receives the jobs that start in the first one, if a page shows them.
     """
-    found = []
-    for i, each in enumerate(rules):
+    found: list[Replayed] = []
+    runs = [(name, resource_set, each) for name, resource_set in clusters.items() for each in rules]
+    for name, resource_set, each in runs:
+        started: list[Started] = []
 
-        def tell(done: float, i: int = i, doing: str = each.name) -> None:
-            progress((i + done) / len(rules), doing)
+        def tell(done: float, doing: str = each.name) -> None:
+            progress((len(found) + done) / len(runs), doing)
+
+        def watch(
+            job: TraceJob, start: float, allocation: Allocation, to: list[Started] = started
+        ) -> None:
+            if arguments.by or arguments.starts:
+                to.append(Started.of(job, start, allocation))
+            if arguments.html is not None and not found:
+                starts.append((job, start, allocation))
 
         began = time.perf_counter()
-        watch = None if i else (lambda *start: starts.append(start))
         try:
             outcome = replay(resource_set, jobs, each, tell, watch)
         except InvalidOption as e:
             raise Stop(f"argument --compare: {e}") from None
-        found.append((outcome, time.perf_counter() - began))
+        outcome = attrs.evolve(outcome, cluster=name)
+        found.append(Replayed(outcome, time.perf_counter() - began, started))
     return found
 
 
-def _write_page(path: Path, picture: Picture, found: list[tuple[Outcome, float]]) -> None:
+def _write_page(path: Path, picture: Picture, outcomes: list[Outcome]) -> None:
     from treepool.cli import replayplot
     from treepool.view.html import html
     from treepool.view.plot import Plot
     from treepool.view.rows import rows
 
-    outcomes = [outcome for outcome, _ in found]
     page = html(picture, rows(picture), Plot.of(outcomes), replayplot.text(outcomes))
     with files.writing(path):
         path.write_text(page, encoding="utf-8")
 
 
-def _write(arguments: Namespace, found: list[tuple[Outcome, float]]) -> None:
-    outcomes = [outcome for outcome, _ in found]
+def _write(arguments: Namespace, found: list[Replayed]) -> None:
+    outcomes = [one.outcome for one in found]
     if arguments.svg is not None:
         from treepool.cli import replayplot
 
         with files.writing(arguments.svg):
             replayplot.write(outcomes, arguments.svg)
     if arguments.json:
-        for outcome, seconds in found:
-            out_json(_line(outcome, seconds))
+        for one in found:
+            named = {"cluster": one.outcome.cluster, "rules": one.outcome.rules.name}
+            for job in one.started if arguments.starts else ():
+                out_json({**named, **job.to_dict()})
+            out_json({**named, **_line(one), "by": one.waits(arguments.by)})
     else:
-        from treepool.cli.replaytable import table
+        from treepool.cli.replaytable import table, waits_table
 
-        out("\n".join(table(found, width())))
+        out("\n".join(table(outcomes, width())))
+        for kind in arguments.by:
+            groups = [waits_by(kind, one.started) for one in found]
+            out("\n".join(["", *waits_table(kind, outcomes, groups, width())]))
 
 
-def _line(outcome: Outcome, seconds: float) -> dict[str, Any]:
-    """The JSON object for *outcome*: times in seconds, shares from 0 to 1."""
+def _line(one: Replayed) -> dict[str, Any]:
+    """The JSON object for a replay: times in seconds, shares from 0 to 1."""
+    outcome = one.outcome
     return {
-        "rules": outcome.rules.name,
         "jobs": outcome.jobs,
         "refused": outcome.nrefused,
         "span": outcome.span,
+        "last_start": outcome.last_start,
         "cores": outcome.cores,
         "gpus": outcome.gpus,
         "cores_used": outcome.cores_used,
         "gpus_used": outcome.gpus_used,
-        "cores_fragmented": outcome.cores_fragmented,
-        "gpus_fragmented": outcome.gpus_fragmented,
-        "wait": {
-            "mean": outcome.wait_mean,
-            "median": outcome.wait_median,
-            "p95": outcome.wait_p95,
-            "max": outcome.wait_max,
-        },
+        "gpus_stranded": outcome.gpus_stranded,
+        "wait": outcome.wait,
         "slots": outcome.slots,
         "slots_local": outcome.local,
         "spread": {
             s.locality: {"jobs": s.jobs, "mean": s.mean, "p95": s.p95} for s in outcome.spreads
         },
-        "replayed_in": seconds,
+        "replayed_in": one.seconds,
         "curve": outcome.curve,
     }
 

@@ -47,6 +47,26 @@ def rules_in(text: str) -> Rules:
     return Rules(text, read.rule.policy, read.rule.depth, read.pool, fabric == "fabric=on")
 
 
+#: Nodes to add: how many, and what they are like.
+Added = tuple[int, str]
+
+#: A part of ``--add``; a comma ends it only where another one follows.
+_ADDED = re.compile(r"([0-9]{1,7})\*(.+?)(?:,(?=[0-9]+\*)|\Z)", re.DOTALL)
+
+
+def added_in(text: str) -> tuple[Added, ...]:
+    """Nodes to add, such as ``10*n0`` or ``10*gpu,4*n17``."""
+    found: list[Added] = []
+    at = 0
+    while at < len(text) or not found:
+        match = _ADDED.match(text, at)
+        if match is None or not int(match[1]):
+            raise ArgumentTypeError(f"{text!r:.60}: NUMBER*NODE is needed, such as 10*n0")
+        found.append((int(match[1]), match[2]))
+        at = match.end()
+    return tuple(found)
+
+
 def whole_number(least: int, most: int) -> Callable[[str], int]:
     """A function that reads a whole number from *least* to *most*."""
 

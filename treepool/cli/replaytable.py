@@ -1,54 +1,63 @@
-"""The table of replays that ``treepool replay`` prints for people: a column for each set of rules.
+"""The tables of replays that ``treepool replay`` prints for people: a column for each.
 
 Columns that do not fit beside the others form another table below.
 """
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence
+from typing import Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 
 from treepool.cli.screen import coloured, printable
-from treepool.view.outcome import numbers
+from treepool.view.outcome import heading, rows, wait_texts
 from treepool.view.replay import Outcome
 from treepool.view.table import GAP, Cell, lines
-
-#: An outcome, and how many seconds the replay took.
-Timed = tuple[Outcome, float]
+from treepool.view.tally import Waits
 
 
-def table(found: Sequence[Timed], width: int) -> Iterator[str]:
-    """*found* in at most *width* columns."""
-    outcomes = [[*numbers(outcome), _rate(outcome, seconds)] for outcome, seconds in found]
-    heads = _heads([outcome for outcome, _ in found])
-    blank = [""] * len(heads[0])
-    labels = [*blank, *(label for label, _ in outcomes[0])]
-    columns = [[*head, *(value for _, value in outcome)] for head, outcome in zip(heads, outcomes)]
-    for number, some in enumerate(_fitting(columns, width - max(map(cell_len, labels)))):
+def table(outcomes: Sequence[Outcome], width: int) -> Iterator[str]:
+    """The numbers of *outcomes*."""
+    labels, *columns = zip(*rows(outcomes))
+    return _columns("", labels, heading(outcomes), columns, width)
+
+
+def waits_table(
+    kind: str, outcomes: Sequence[Outcome], groups: Sequence[Mapping[str, Waits]], width: int
+) -> Iterator[str]:
+    """How long jobs waited in each of *outcomes*, by their *groups* of some *kind*."""
+    names = list(dict.fromkeys(name for found in groups for name in found))
+    heads: list[list[str]] = []
+    columns: list[list[str]] = []
+    for head, found in zip(heading(outcomes), groups):
+        cells = [("jobs", "wait, mean", "95 % within"), *(wait_texts(found.get(n)) for n in names)]
+        sizes = [max(map(len, column)) for column in zip(*cells)]
+        what, *texts = [(" " * GAP).join(map(str.rjust, row, sizes)) for row in cells]
+        heads.append([*head, what])
+        columns.append(texts)
+    return _columns(f"by {kind}", list(map(printable, names)), heads, columns, width)
+
+
+def _columns(
+    title: str,
+    labels: Sequence[str],
+    heads: Sequence[list[str]],
+    columns: Sequence[Sequence[str]],
+    width: int,
+) -> Iterator[str]:
+    """*columns* beside their *labels*, below their *heads* in bold, in at most *width* columns."""
+    height = max(map(len, heads))
+    labels = [title, *[""] * (height - 1), *labels]
+    padded = [head + [""] * (height - len(head)) for head in heads]
+    whole = [[*head, *column] for head, column in zip(padded, columns)]
+    for number, some in enumerate(_fitting(whole, width - max(map(cell_len, labels)))):
         if number:
             yield ""
-        rows: list[list[Cell]] = []
-        for row in zip(labels, *some):
-            colour = "bold" if len(rows) < len(blank) else ""
+        found: list[list[Cell]] = []
+        for i, row in enumerate(zip(labels, *some)):
             if any(row):
-                rows.append([(cell, colour) for cell in row])
-        yield from lines((), rows, width, "l" + "r" * len(some), paint=coloured)
-
-
-def _heads(outcomes: Sequence[Outcome]) -> list[list[str]]:
-    """The heading of each column: one option per line, with the same number of lines for all."""
-    heads = [[_option(word) for word in o.rules.name.split(",")] for o in outcomes]
-    height = max(map(len, heads))
-    return [head + [""] * (height - len(head)) for head in heads]
-
-
-def _option(word: str) -> str:
-    """A short form of an option; for a policy the value alone is clear."""
-    name, _, value = printable(word).partition("=")
-    if name in ("policy", "node-policy"):
-        return value
-    return f"{name.rpartition('-')[2]} {value}"
+                found.append([(cell, "bold" if i < height else "") for cell in row])
+        yield from lines((), found, width, "l" + "r" * len(some), paint=coloured)
 
 
 def _fitting(columns: Sequence[list[str]], room: int) -> Iterator[list[list[str]]]:
@@ -63,7 +72,3 @@ def _fitting(columns: Sequence[list[str]], room: int) -> Iterator[list[list[str]
         some.append(column)
         left -= needed
     yield some
-
-
-def _rate(outcome: Outcome, seconds: float) -> tuple[str, str]:
-    return "replayed, jobs/s", f"{outcome.jobs / seconds if seconds else 0.0:,.0f}"

@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Sequence
 
 from treepool.rfc.quote import printable
 from treepool.view.replay import Outcome
+from treepool.view.tally import Waits
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
-def numbers(outcome: Outcome) -> list[tuple[str, str]]:
-    """The label of each number, and its text for *outcome*."""
-    gpus = outcome.gpus > 0
-    found = [
-        ("jobs run", f"{outcome.jobs:,}"),
-        ("jobs refused", f"{outcome.nrefused:,}"),
-        ("time in all", _time(outcome.span)),
-        ("cores in use", _percent(outcome.cores_used)),
+def rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
+    """The label of each number of *outcomes*, and its text for each of them."""
+    found = [_numbers(outcome) for outcome in outcomes]
+    longest = max(found, key=len)  # clusters may have no GPUs, or other levels above the nodes
+    labels = dict.fromkeys([*longest, *(label for one in found for label in one)])
+    return [(label, *(one.get(label, "-") for one in found)) for label in labels]
+
+
+def names(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """A name for each of *outcomes*: the cluster, if there are several, and its options."""
+    several = len({outcome.cluster for outcome in outcomes}) > 1
+    return tuple(
+        printable(f"{o.cluster}: {o.rules.name}" if several else o.rules.name) for o in outcomes
+    )
+
+
+def heading(outcomes: Sequence[Outcome]) -> list[list[str]]:
+    """What sets each of *outcomes* apart: the cluster, if there are several, then its options."""
+    several = len({outcome.cluster for outcome in outcomes}) > 1
+    return [
+        [printable(o.cluster)] * several + list(map(_option, o.rules.name.split(",")))
+        for o in outcomes
     ]
-    if gpus:
-        found.append(("GPUs in use", _percent(outcome.gpus_used)))
-    found += [
-        ("wait, mean", _time(outcome.wait_mean)),
-        ("wait, median", _time(outcome.wait_median)),
-        ("wait, 95 % within", _time(outcome.wait_p95)),
-        ("wait, longest", _time(outcome.wait_max)),
-        ("slots placed locally", _percent(outcome.local / outcome.slots) if outcome.slots else "-"),
-        ("cores fragmented", _percent(outcome.cores_fragmented)),
-    ]
-    if gpus:
-        found.append(("GPUs fragmented", _percent(outcome.gpus_fragmented)))
+
+
+def wait_texts(waits: Optional[Waits]) -> tuple[str, str, str]:
+    """The number of jobs, their mean wait, and within how long 95 % of them started."""
+    if waits is None:
+        return "0", "-", "-"
+    return f"{waits.jobs:,}", _time(waits.mean), _time(waits.p95)
+
+
+def _numbers(outcome: Outcome) -> dict[str, str]:
+    found = {
+        "jobs run": f"{outcome.jobs:,}",
+        "jobs refused": f"{outcome.nrefused:,}",
+        "time in all": _time(outcome.span),
+        "until the last start": _time(outcome.last_start),
+        "cores in use": _percent(outcome.cores_used),
+    }
+    if outcome.gpus:
+        found["GPUs in use"] = _percent(outcome.gpus_used)
+        found["GPUs stranded"] = _percent(outcome.gpus_stranded)
+    found["wait, mean"] = _time(outcome.wait.mean)
+    found["wait, median"] = _time(outcome.wait.median)
+    found["wait, 95 % within"] = _time(outcome.wait.p95)
+    found["wait, longest"] = _time(outcome.wait.max)
+    local = _percent(outcome.local / outcome.slots) if outcome.slots else "-"
+    found["slots placed locally"] = local
     for spread in outcome.spreads:
         name = printable(spread.locality)
-        found.append((f"{name} over the fewest, mean", _ratio(spread.mean)))
-        found.append((f"{name} over the fewest, 95 %", _ratio(spread.p95)))
+        found[f"{name} over the fewest, mean"] = _ratio(spread.mean)
+        found[f"{name} over the fewest, 95 %"] = _ratio(spread.p95)
     return found
+
+
+def _option(word: str) -> str:
+    """A short form of an option; for a policy the value alone is clear."""
+    name, _, value = printable(word).partition("=")
+    if name in ("policy", "node-policy"):
+        return value
+    return f"{name.rpartition('-')[2]} {value}"
 
 
 def _ratio(value: Optional[float]) -> str:

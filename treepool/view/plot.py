@@ -1,4 +1,4 @@
-"""The plot of replays: what is in use, fragmented and waiting over time, under several rules.
+"""The plot of replays: what is in use, stranded and waiting over time, under several rules.
 
 A plot has a panel for each number, and each panel a line for each set of rules. Points are means
 over equal intervals, so the lines are steps. matplotlib draws it (cli/replayplot.py), for
@@ -11,9 +11,8 @@ from typing import Callable, Sequence
 
 import attrs
 
-from treepool.rfc.quote import printable
 from treepool.view import words
-from treepool.view.outcome import numbers
+from treepool.view.outcome import names, rows
 from treepool.view.replay import Outcome
 from treepool.view.tally import Point
 
@@ -64,37 +63,32 @@ class Plot:
         first = outcomes[0]
         span = max(outcome.span for outcome in outcomes)
         seconds, unit = next((u for u in _UNITS if span >= _FEWEST_UNITS * u[0]), _UNITS[-1])
-        cores, gpus = max(first.cores, 1), first.gpus
-        panels: list[tuple[str, Callable[[Point], float]]] = [
-            ("cores in use, %", lambda point: 100 * point.cores_used / cores)
+        panels: list[tuple[str, Callable[[Outcome, Point], float]]] = [
+            ("cores in use, %", lambda one, point: _percent(point.cores_used, one.cores))
         ]
-        lost = "free, but in no whole domain, %"
-        if gpus:
+        if any(outcome.gpus for outcome in outcomes):
             panels += [
-                ("GPUs in use, %", lambda point: 100 * point.gpus_used / gpus),
-                (f"GPUs {lost}", lambda point: 100 * point.gpus_fragmented / gpus),
+                ("GPUs in use, %", lambda one, point: _percent(point.gpus_used, one.gpus)),
+                ("GPUs stranded, %", lambda one, point: _percent(point.gpus_stranded, one.gpus)),
             ]
-        else:
-            panels.append((f"cores {lost}", lambda point: 100 * point.cores_fragmented / cores))
-        panels.append(("jobs waiting", lambda point: point.waiting))
+        panels.append(("jobs waiting", lambda one, point: point.waiting))
         return cls(
             f"{words.count(first.jobs + first.nrefused, 'job')} replayed",
-            tuple(printable(outcome.rules.name) for outcome in outcomes),
+            names(outcomes),
             unit,
             tuple(
                 Panel(title, tuple(_line(outcome, seconds, value) for outcome in outcomes))
                 for title, value in panels
             ),
-            _table(outcomes),
+            tuple(rows(outcomes)),
         )
 
 
-def _table(outcomes: Sequence[Outcome]) -> tuple[tuple[str, ...], ...]:
-    columns = [numbers(outcome) for outcome in outcomes]
-    return tuple((row[0][0], *(text for _, text in row)) for row in zip(*columns))
+def _percent(part: float, whole: int) -> float:
+    return 100 * part / whole if whole else 0.0
 
 
-def _line(outcome: Outcome, seconds: float, value: Callable[[Point], float]) -> Series:
+def _line(outcome: Outcome, seconds: float, value: Callable[[Outcome, Point], float]) -> Series:
     edges = [point.start / seconds for point in outcome.curve]
     edges += [point.end / seconds for point in outcome.curve[-1:]]
-    return Series(tuple(edges), tuple(value(point) for point in outcome.curve))
+    return Series(tuple(edges), tuple(value(outcome, point) for point in outcome.curve))

@@ -1,9 +1,9 @@
 """Replay: a trace of jobs run through a pool and the scheduler's policies, without Flux.
 
 Time is that of the trace and jumps from event to event: jobs end, jobs are submitted, and jobs
-start as ``sched-treepool`` would start them, by the same Queue. All jobs have the same priority, so
-the queue is in the order of submission. A job ends after its duration, or at its limit if that is
-earlier. The plan only knows the limit, as in a real scheduler.
+start as ``sched-treepool`` would start them, by the same Queue, in the order of priority, then of
+submission. A job ends after its duration, or at its limit if that is earlier. The plan only knows
+the limit, as in a real scheduler.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
-from typing import Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -25,7 +25,7 @@ from treepool.rfc import jobspec
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.shape import parse_shape
 from treepool.view.places import settled
-from treepool.view.tally import Point, Tally, quantile
+from treepool.view.tally import Point, Tally, Waits, quantile
 from treepool.view.trace import InvalidTrace, TraceJob
 
 #: Most refused jobs that are listed by name.
@@ -68,12 +68,13 @@ class Scatter:
 class Outcome:
     """The result of a trace under some rules; times in seconds, shares from 0 to 1.
 
-    ``span`` is the time from the first submission to the last end. The shares of cores and GPUs
-    that are in use, or fragmented (free but in no whole domain), are means over this time, relative
-    to all cores and GPUs. Waiting times are None if no job ran. Of the ``slots``, ``local`` sit in
-    the smallest kind of domain that an idle node could offer. ``spreads`` are those of the
-    localities above the nodes. ``refused`` names jobs that the
-    cluster could never serve, with the reasons; ``nrefused`` is their number.
+    ``span`` is the time from the first submission to the last end, ``last_start`` that to the last
+    start: until then jobs come or wait. The shares of cores and GPUs that are in use, and of GPUs
+    that are stranded (placement/choose/mix.py), are means until the last start, or over ``span`` if
+    all jobs start at once, relative to all cores and GPUs. Of the ``slots``, ``local`` sit in the
+    smallest kind of domain that an idle node could offer. ``spreads`` are those of the localities
+    above the nodes. ``refused`` names jobs that the cluster could never serve, with the reasons;
+    ``nrefused`` is their number. ``cluster`` is a name for the cluster, if there are several.
     """
 
     rules: Rules
@@ -81,20 +82,18 @@ class Outcome:
     nrefused: int
     refused: tuple[tuple[TraceJob, str], ...]
     span: float
+    last_start: float
     cores: int
     gpus: int
     cores_used: float
     gpus_used: float
-    cores_fragmented: float
-    gpus_fragmented: float
-    wait_mean: Optional[float]
-    wait_median: Optional[float]
-    wait_p95: Optional[float]
-    wait_max: Optional[float]
+    gpus_stranded: float
+    wait: Waits
     slots: int
     local: int
     spreads: tuple[Scatter, ...]
     curve: tuple[Point, ...]
+    cluster: str = ""
 
 
 def replay(
@@ -136,7 +135,7 @@ class _Run:
         self.rules = rules
         self.jobs = jobs
         self.watch = watch
-        self.tally = Tally(resource_set)
+        self.tally = Tally(resource_set, self.pool.situation.policy.mix)
         self.began = jobs[0].submit if jobs else 0.0
         self.now = 0.0
         self.running: list[tuple[float, int]] = []
@@ -144,7 +143,7 @@ class _Run:
         self.refusals: list[tuple[TraceJob, str]] = []
         self.nrefused = 0
         self.ran = 0
-        self._requests: dict[tuple[str, str, str], Request] = {}
+        self._requests: dict[tuple[str, str], Request] = {}
 
     def events(self) -> Iterator[float]:
         """Run all events; regularly yields the share of jobs that have ended."""
@@ -174,25 +173,24 @@ class _Run:
 
     def outcome(self) -> Outcome:
         """The numbers, after all events."""
-        tally, waits = self.tally, sorted(self.tally.waits)
-        whole_cores, whole_gpus = tally.ncores * self.now, tally.ngpus * self.now
-        total = tally.curve.total
+        tally, span = self.tally, self.now
+        upto, total = tally.last_start or span, tally.until_then
+        if not tally.last_start:
+            total = tuple(tally.curve.total)
+        whole_cores, whole_gpus = tally.ncores * upto, tally.ngpus * upto
         return Outcome(
             rules=self.rules,
             jobs=self.ran,
             nrefused=self.nrefused,
             refused=tuple(self.refusals),
-            span=self.now,
+            span=span,
+            last_start=tally.last_start,
             cores=tally.ncores,
             gpus=tally.ngpus,
             cores_used=_share(total[0], whole_cores),
             gpus_used=_share(total[1], whole_gpus),
-            cores_fragmented=_share(total[2], whole_cores),
-            gpus_fragmented=_share(total[3], whole_gpus),
-            wait_mean=math.fsum(waits) / len(waits) if waits else None,
-            wait_median=quantile(waits, 0.5),
-            wait_p95=quantile(waits, 0.95),
-            wait_max=waits[-1] if waits else None,
+            gpus_stranded=_share(total[2], whole_gpus),
+            wait=Waits.of(tally.waits),
             slots=tally.slots,
             local=tally.local,
             spreads=tuple(_spread(name, sorted(v)) for name, v in tally.spreads.items()),
@@ -210,7 +208,9 @@ class _Run:
             return
         limited = attrs.evolve(request, duration=traced.limit)
         submitted = traced.submit - self.began
-        new = self.queue.waiting(number, 0, limited, frozenset(), "", submitted, self.now)
+        new = self.queue.waiting(
+            number, traced.priority, limited, frozenset(), traced.queue, submitted, self.now
+        )
         self.queue.add(new)
         self.tally.submit()
 
@@ -219,16 +219,16 @@ class _Run:
 
         Raises InfeasibleRequest for a job that names what only the fabric has, if that is ignored.
         """
-        limits = "" if traced.constraint is None else json.dumps(traced.constraint, sort_keys=True)
+        constraint = self._constraint(traced)
         asked = dict(traced.options)
         if traced.locality is not None:
             asked["locality"] = traced.locality
-        key = traced.shape, limits, json.dumps(asked, sort_keys=True)
+        key = traced.shape, json.dumps([constraint, asked], sort_keys=True)
         request = self._requests.get(key)
         if request is None:
             try:
                 spec = jobspec.from_resources(
-                    parse_shape(traced.shape), constraints=traced.constraint, options=asked or None
+                    parse_shape(traced.shape), constraints=constraint, options=asked or None
                 )
                 request = self.whole_pool.parse_resource_request(spec)
             except InvalidShape as e:
@@ -245,6 +245,14 @@ class _Run:
             self._requests[key] = request
         return request
 
+    def _constraint(self, traced: TraceJob) -> Optional[Mapping[str, Any]]:
+        """The nodes that *traced* may use: those of its queue, and of them what it says itself."""
+        for name in (traced.queue, f"+{traced.queue}"):  # RFC 33: ``requires``, ``hosts``
+            if name in self.resource_set.properties:
+                of_queue = {"properties": [name]}
+                return {"and": [of_queue, traced.constraint]} if traced.constraint else of_queue
+        return traced.constraint
+
     # -- jobs leave the queue
 
     def started(self, job: Waiting, allocation: Allocation, how: str) -> None:
@@ -254,7 +262,8 @@ class _Run:
         self.allocations[job.jobid] = allocation
         heapq.heappush(self.running, (self.now + traced.runs, job.jobid))
         wait = max(0.0, self.now - (traced.submit - self.began))
-        self.tally.start(wait, settled(self.pool.situation, request, allocation.parts), allocation)
+        ask = settled(self.pool.situation, request, allocation.parts)
+        self.tally.start(self.now, wait, ask, allocation)
         if self.watch is not None:
             self.watch(traced, self.began + self.now, allocation)
 

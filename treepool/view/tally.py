@@ -1,4 +1,4 @@
-"""The numbers of a replay: how much is in use, how fragmented the rest is, how long jobs wait.
+"""The numbers of a replay: how much is in use, what of the rest is stranded, how long jobs wait.
 
 The tally keeps its own account of what is free on each rank, based on the allocations of jobs. It
 therefore does not read the pool, and notices if something is allocated twice.
@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from functools import lru_cache
-from typing import Optional, Sequence
+from typing import Iterable, Optional, Sequence
 
 import attrs
 
 from treepool.placement.allocation import Allocation
 from treepool.placement.choose.fitness import domains_of
+from treepool.placement.choose.mix import Mix
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.state import fragmented
-from treepool.placement.nodes.tree import NodeType
+from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.request.need import Ask
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
@@ -34,7 +34,6 @@ POINTS = 512
 class Point:
     """Means over the time from ``start`` to ``end`` (seconds since the first submission).
 
-    Cores and GPUs are counted if they are in use, or free but in no whole domain (fragmented).
     ``waiting`` is the number of waiting jobs.
     """
 
@@ -42,13 +41,32 @@ class Point:
     end: float
     cores_used: float
     gpus_used: float
-    cores_fragmented: float
-    gpus_fragmented: float
+    gpus_stranded: float
     waiting: float
 
 
 #: The values that a curve records, in the order of Point.
-_Level = tuple[int, int, int, int, int]
+_Level = tuple[int, int, float, int]
+
+
+@attrs.frozen
+class Waits:
+    """How long some ``jobs`` waited, in seconds; None if there are none."""
+
+    jobs: int
+    mean: Optional[float]
+    median: Optional[float]
+    p95: Optional[float]
+    max: Optional[float]
+
+    @classmethod
+    def of(cls, waits: Iterable[float]) -> Waits:
+        """The numbers of *waits*, in any order."""
+        values = sorted(waits)
+        if not values:
+            return cls(0, None, None, None, None)
+        mean = math.fsum(values) / len(values)
+        return cls(len(values), mean, quantile(values, 0.5), quantile(values, 0.95), values[-1])
 
 
 class Curve:
@@ -59,7 +77,7 @@ class Curve:
         self._sums: list[list[float]] = []
         self._at = 0.0
         #: The integral of each level over all time.
-        self.total = [0.0] * 5
+        self.total = [0.0] * 4
 
     def extend(self, until: float, level: _Level) -> None:
         """Extend the curve to the time *until* with the levels *level*."""
@@ -79,7 +97,7 @@ class Curve:
                 place, end = place + 1, end + self.width
             upto = min(until, end) if place < POINTS - 1 else until
             while len(self._sums) <= place:
-                self._sums.append([0.0] * 5)
+                self._sums.append([0.0] * 4)
             for i, value in enumerate(level):
                 self._sums[place][i] += value * (upto - at)
             at = upto
@@ -97,14 +115,14 @@ class Curve:
     def _halve(self) -> None:
         """Make the intervals twice as long."""
         self.width *= 2
-        pairs = zip(self._sums[::2], [*self._sums[1::2], [0.0] * 5])
+        pairs = zip(self._sums[::2], [*self._sums[1::2], [0.0] * 4])
         self._sums = [[a + b for a, b in zip(left, right)] for left, right in pairs]
 
 
 class Tally:
     """Counts jobs as they are submitted, start and end; times are since the first submission."""
 
-    def __init__(self, resource_set: ResourceSet) -> None:
+    def __init__(self, resource_set: ResourceSet, mix: Mix) -> None:
         inventory = Inventory.of(resource_set)
         self.types = inventory.types
         self.fabric = inventory.fabric
@@ -122,15 +140,21 @@ class Tally:
         #: The number of slots started, and how many of them sit in the smallest kind of domain
         #: that their node could offer when idle. A slot that spans nodes counts on each of them.
         self.slots = self.local = 0
+        #: When the last job started so far, and the integrals up to then.
+        self.last_start = 0.0
+        self.until_then: tuple[float, ...] = (0.0,) * 4
         self._used = [0, 0]
-        self._scattered = [0, 0]
+        self._stranded_on = lru_cache(MAX_KNOWN)(mix.stranded)
+        self._stranded = sum(
+            self._stranded_on(t, t.root.cores, t.root.gpus) for t in inventory.types if t
+        )
         self._waiting = 0
-        self._fragmented = lru_cache(MAX_KNOWN)(_fragmented)
         self._local = lru_cache(MAX_KNOWN)(local_slots)
 
     def advance(self, now: float) -> None:
         """Let time pass up to *now*."""
-        self.curve.extend(now, (*self._used, *self._scattered, self._waiting))  # type: ignore[arg-type]
+        cores, gpus = self._used
+        self.curve.extend(now, (cores, gpus, self._stranded / PER_GPU, self._waiting))
 
     def submit(self) -> None:
         """Count a job that starts to wait."""
@@ -140,8 +164,10 @@ class Tally:
         """Count a job that stops waiting without a start."""
         self._waiting -= 1
 
-    def start(self, wait: float, ask: Ask, allocation: Allocation) -> None:
-        """Count a job that waited for *wait* seconds and starts with *allocation*."""
+    def start(self, now: float, wait: float, ask: Ask, allocation: Allocation) -> None:
+        """Count a job that waited for *wait* seconds and starts *now* with *allocation*."""
+        if now > self.last_start:
+            self.last_start, self.until_then = now, tuple(self.curve.total)
         self._waiting -= 1
         self.waits.append(wait)
         if self.fabric is not None and len(allocation.ranks) > 1:
@@ -175,19 +201,11 @@ class Tally:
                 raise AssertionError(f"rank {rank}: given out, or given back, twice")
             node_type = types[rank]
             assert node_type is not None
-            before = self._fragmented(node_type, had_cores, had_gpus)
-            after = self._fragmented(node_type, free_cores[rank], free_gpus[rank])
-            self._scattered[0] += after[0] - before[0]
-            self._scattered[1] += after[1] - before[1]
+            self._stranded += self._stranded_on(node_type, free_cores[rank], free_gpus[rank])
+            self._stranded -= self._stranded_on(node_type, had_cores, had_gpus)
         sign = len(ranks) if taken else -len(ranks)
         self._used[0] += sign * idset.size(cores)
         self._used[1] += sign * idset.size(gpus)
-
-
-def _fragmented(node_type: NodeType, cores: int, gpus: int) -> tuple[int, int]:
-    """How many of the free *cores* and *gpus* of a node are in no whole domain."""
-    lost_cores, lost_gpus = fragmented(node_type.root, cores, gpus)
-    return idset.size(lost_cores), idset.size(lost_gpus)
 
 
 def quantile(values: Sequence[float], share: float) -> Optional[float]:

@@ -11,16 +11,21 @@ A trace is JSON lines, an object for each job:
 ``constraint``  the nodes it may use, an RFC 31 object
 ``locality``    preferred, required or none, see doc/design.md, "On a node"
 ``options``     job options as in ``attributes.system.treepool``, such as {"wait": 600}
+``queue``       its Flux queue; if nodes of the cluster have a property of this name, it has these
+``priority``    in the order of its queue, 0 to 4294967295, the highest first; 0 if not given
+``account``     who is charged for it
 ==============  ==================================================================================
 
-A trace may come from anyone: every error names the line, and unknown keys are rejected.
+Jobs that never ran (duration 0) are left out and counted. A trace may come from anyone: every error
+names the line, and unknown keys are rejected. view/jobtable.py reads traces from tables.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from io import StringIO
-from typing import Any, Iterable, Iterator, Mapping, Optional
+from typing import Any, Iterable, Iterator, Mapping, Optional, Union
 
 import attrs
 
@@ -29,13 +34,20 @@ from treepool.placement.request import job_options
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint as rfc31
 from treepool.rfc import document
-from treepool.rfc.findings import Findings, Reader, Readers, integer, pointer_to
+from treepool.rfc.findings import Findings, Reader, Readers, integer, pointer_to, shown
+from treepool.view import words
 
 #: Most jobs of a trace.
 MAX_JOBS = 1 << 20
 
-#: Longest id, in characters.
+#: Longest id, and longest name of a queue or an account, in characters.
 MAX_ID = 128
+
+#: Highest priority, as in Flux.
+MAX_PRIORITY = (1 << 32) - 1
+
+#: Most columns without effect that are named.
+MAX_NAMED = 20
 
 #: Latest time, shortest and longest duration, in seconds: the year 5138, a microsecond, and 317
 #: years. In this range a float resolves 20 microseconds.
@@ -59,6 +71,9 @@ class TraceJob:
     constraint: Optional[Mapping[str, Any]] = None
     locality: Optional[str] = None
     options: Mapping[str, Any] = attrs.field(factory=dict)
+    queue: str = ""
+    priority: int = 0
+    account: str = ""
 
     @property
     def runs(self) -> float:
@@ -77,29 +92,78 @@ class TraceJob:
             found["locality"] = self.locality
         if self.options:
             found["options"] = dict(self.options)
+        for name in ("queue", "priority", "account"):
+            if getattr(self, name):
+                found[name] = getattr(self, name)
         return found
 
 
-def read(text: str) -> list[TraceJob]:
-    """The jobs of trace *text* in the order in which they were submitted.
+@attrs.frozen
+class Trace:
+    """The ``jobs`` of a trace in the order in which they were submitted.
 
-    Jobs submitted at the same time are in the order of their lines. Raises InvalidTrace, also for a
-    trace without jobs or with more than MAX_JOBS.
+    Jobs submitted at the same time are in the order of their lines. ``left_out`` is how many lines
+    are not among them, by reason; the values of columns ``unused`` have no effect.
     """
-    jobs: list[TraceJob] = []
+
+    jobs: list[TraceJob]
+    left_out: Mapping[str, int] = attrs.field(factory=dict)
+    unused: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, lines: Iterable[tuple[str, Union[TraceJob, str]]], unused: tuple[str, ...] = ()
+    ) -> Trace:
+        """The trace of *lines*, each its place, and a job or why there is none.
+
+        Raises InvalidTrace for a trace without jobs or with more than MAX_JOBS.
+        """
+        jobs: list[TraceJob] = []
+        left_out: Counter[str] = Counter()
+        for place, found in lines:
+            if isinstance(found, str):
+                left_out[found] += 1
+            elif len(jobs) >= MAX_JOBS:
+                raise InvalidTrace(f"{place}: more than {MAX_JOBS} jobs")
+            else:
+                jobs.append(found)
+        trace = cls(in_order(jobs), left_out, unused)
+        if not jobs:
+            raise InvalidTrace("; ".join(["there is no job in it", *trace.remarks]))
+        return trace
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a user should know of what was not read."""
+        found = []
+        if self.left_out:
+            reasons = ", ".join(f"{why}: {number:,}" for why, number in self.left_out.items())
+            found.append(f"{words.count(sum(self.left_out.values()), 'line')} left out ({reasons})")
+        if self.unused:
+            more = len(self.unused) - MAX_NAMED
+            names = ", ".join(map(shown, self.unused[:MAX_NAMED]))
+            found.append(f"columns without effect: {names}{f' and {more} more' * (more > 0)}")
+        return found
+
+
+#: Why a line is left out.
+NOT_RUN = "did not run"
+
+
+def read(text: str) -> Trace:
+    """Trace *text* of JSON lines; raises InvalidTrace, as Trace.of does, too."""
+    return Trace.of(_lines(text))
+
+
+def _lines(text: str) -> Iterator[tuple[str, Union[TraceJob, str]]]:
     for number, line in enumerate(StringIO(text), 1):  # splits at line feeds only, one at a time
         place, line = f"line {number}", line.strip()
-        if line and len(jobs) >= MAX_JOBS:
-            raise InvalidTrace(f"{place}: more than {MAX_JOBS} jobs")
         if line:
             try:
                 value = document.load(line, InvalidInput, place)
             except InvalidInput as e:  # which counts the lines from here
                 raise InvalidTrace(str(e).replace(": line 1 column", ": column", 1)) from None
-            jobs.append(_job(place, value))
-    if not jobs:
-        raise InvalidTrace("there is no job in it")
-    return in_order(jobs)
+            yield place, _job(place, value)
 
 
 def in_order(jobs: Iterable[TraceJob]) -> list[TraceJob]:
@@ -112,7 +176,7 @@ def write(jobs: Iterable[TraceJob]) -> Iterator[str]:
     return (json.dumps(job.to_dict()) for job in jobs)
 
 
-def _job(place: str, value: object) -> TraceJob:
+def _job(place: str, value: object) -> Union[TraceJob, str]:
     findings = Findings()
 
     def number(least: float, most: float) -> Reader[float]:
@@ -122,6 +186,12 @@ def _job(place: str, value: object) -> TraceJob:
         if not integer(value) and not (isinstance(value, str) and len(value) <= MAX_ID):
             findings.mistyped(at, f"a number or a string of up to {MAX_ID} characters", value)
         return str(value)
+
+    def short(value: object, at: str) -> str:
+        text = findings.string(value, at)
+        if len(text) > MAX_ID:
+            findings.note(at, f"has more than {MAX_ID} characters")
+        return text
 
     def constraint(value: object, at: str) -> object:
         rfc31.read_into(findings, value, at)
@@ -140,17 +210,22 @@ def _job(place: str, value: object) -> TraceJob:
 
     readers: Readers = {
         "submit": number(0, MAX_TIME),
-        "duration": number(MIN_DURATION, MAX_DURATION),
+        "duration": number(0, MAX_DURATION),
         "shape": findings.string,
         "limit": number(MIN_DURATION, MAX_DURATION),
         "id": name,
         "constraint": constraint,
         "locality": lambda v, at: findings.one_of(v, at, LOCALITIES),
         "options": options,
+        "queue": short,
+        "priority": lambda v, at: findings.integer(v, at, 0, MAX_PRIORITY),
+        "account": short,
     }
     found = findings.members(value, "", readers, ("submit", "duration", "shape"), closed=True)
     for problem in findings.problems()[:1]:
         raise InvalidTrace(f"{place}: {problem}")
+    if found["duration"] < MIN_DURATION:
+        return NOT_RUN
     return TraceJob(
         place=place,
         name=found.get("id", place[len("line ") :]),
@@ -161,4 +236,7 @@ def _job(place: str, value: object) -> TraceJob:
         constraint=found.get("constraint"),
         locality=found.get("locality"),
         options=found.get("options", {}),
+        queue=found.get("queue", ""),
+        priority=found.get("priority", 0),
+        account=found.get("account", ""),
     )
