@@ -163,6 +163,8 @@ def test_nodes_that_are_added_shorten_the_waits_by_what_can_be_computed(treepool
     )
     both = ("-R", "doc/fabric.json", "--add", "1*0")
     assert treepool(*words, *both).is_one_line_error("--add: goes with one cluster", status=2)
+    twice = ("--add", "1*0", "--add", "1*0")
+    assert treepool(*words, *twice).is_one_line_error("the same nodes are given twice", status=2)
     again = ("-R", words[3])
     assert treepool(*words, *again).is_one_line_error("-R: a file is given twice", status=2)
     many = [word for n in range(1, 13) for word in ("--add", f"{n}*0")]
@@ -265,6 +267,14 @@ def test_jobs_that_can_never_run_are_named_and_do_not_stop_the_rest(treepool, wr
     assert (result.json[0]["jobs"], result.json[0]["refused"]) == (1, 1)
     assert "line 1: slot=1/core=9: infeasible: " in result.err
     assert len(result.err.splitlines()) == 1
+
+
+def test_a_job_that_one_of_several_clusters_could_never_serve_is_named_with_it(treepool, write):
+    files = [write(nodes(cores=cores), f"{cores}.json") for cores in ("0-7", "0-15")]
+    jobs = trace((0, 1, "slot=1/core=9"))
+    result = treepool("replay", write(jobs), "-R", files[0], "-R", files[1], "--json")
+    assert [(line["jobs"], line["refused"]) for line in result.json] == [(0, 1), (1, 0)]
+    assert result.is_one_line_error("line 1: slot=1/core=9: infeasible on 0-7.json: ")
 
 
 def test_many_such_jobs_are_counted(treepool, write, R):

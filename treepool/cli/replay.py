@@ -65,7 +65,6 @@ from treepool.view.picture import Picture
 from treepool.view.replay import Outcome, Rules, replay
 from treepool.view.started import GROUPS, Started, waits_by
 from treepool.view.synthetic import synthetic
-from treepool.view.tally import Waits
 from treepool.view.trace import TraceJob
 
 #: Most refused jobs that are listed by name.
@@ -85,10 +84,6 @@ class Replayed:
     outcome: Outcome
     seconds: float
     started: list[Started]
-
-    def waits(self, kinds: list[str]) -> dict[str, dict[str, Waits]]:
-        """How long jobs waited by the groups of each of *kinds*."""
-        return {kind: waits_by(kind, self.started) for kind in kinds}
 
 
 def define(parser: ArgumentParser) -> None:
@@ -218,6 +213,8 @@ def _clusters(arguments: Namespace) -> dict[str, ResourceSet]:
             with files.naming("argument --add"):
                 larger = added(larger, number, like)
             label += f"+{number}*{like}"
+        if label in found:
+            raise Stop("argument --add: the same nodes are given twice", USAGE)
         found[label] = larger
     return found
 
@@ -298,7 +295,8 @@ def _write(arguments: Namespace, found: list[Replayed]) -> None:
             named = {"cluster": one.outcome.cluster, "rules": one.outcome.rules.name}
             for job in one.started if arguments.starts else ():
                 out_json({**named, **job.to_dict()})
-            out_json({**named, **_line(one), "by": one.waits(arguments.by)})
+            by = {kind: waits_by(kind, one.started) for kind in arguments.by}
+            out_json({**named, **_line(one), "by": by})
     else:
         from treepool.cli.replaytable import table, waits_table
 
@@ -334,12 +332,14 @@ def _line(one: Replayed) -> dict[str, Any]:
 
 def _refusals(outcomes: list[Outcome]) -> int:
     """Name each job that could never run once; returns the exit status."""
-    seen: dict[tuple[str, str], TraceJob] = {}
+    seen: dict[str, None] = {}
+    several = len({outcome.cluster for outcome in outcomes}) > 1
     for outcome in outcomes:
+        where = f" on {outcome.cluster}" if several else ""
         for job, reason in outcome.refused:
-            seen.setdefault((job.place, reason), job)
-    for (place, reason), job in list(seen.items())[:MAX_REFUSALS]:
-        complain("treepool replay", f"{place}: {shortened(job.shape)}: infeasible: {reason}")
+            seen[f"{job.place}: {shortened(job.shape)}: infeasible{where}: {reason}"] = None
+    for line in list(seen)[:MAX_REFUSALS]:
+        complain("treepool replay", line)
     left = max((outcome.nrefused for outcome in outcomes), default=0) - MAX_REFUSALS
     if left > 0:
         complain("treepool replay", f"{left} more jobs could never run")
