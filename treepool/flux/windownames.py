@@ -6,7 +6,7 @@ import pwd
 from typing import Callable, Collection, Optional, Union
 
 from treepool.placement.plan.windows import Window
-from treepool.rfc import hostlist, idset
+from treepool.rfc import windows
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
 from treepool.rfc.rset import ResourceSet
@@ -23,7 +23,7 @@ def window_of(
 
     *problem* receives a line about unknown hosts, users and queues.
     """
-    ranks, unknown = _ranks(R, entry.hosts)
+    ranks, unknown = windows.ranks_of(entry.hosts, R)
     if unknown:
         problem(f"window {entry.name}: this instance has no host {listed(unknown)}")
     missing = [queue for queue in entry.queues if queue not in queues]
@@ -44,14 +44,6 @@ def user_id(user: Union[str, int]) -> Optional[int]:
         return user if isinstance(user, int) else pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError):
         return None
-
-
-def _ranks(R: ResourceSet, hosts: str) -> tuple[int, list[str]]:
-    """The ranks (bitmask) on *hosts*, a hostlist, and which of these are not in *R*."""
-    wanted = dict.fromkeys(hostlist.decode(hosts))
-    ids = [rank for rank, host in zip(idset.iterate(R.mask), R.hosts) if host in wanted]
-    known = set(R.hosts)
-    return idset.from_ids(ids), [host for host in wanted if host not in known]
 
 
 def listed(names: list[str]) -> str:

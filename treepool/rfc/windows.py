@@ -20,8 +20,9 @@ from typing import Any, Union
 import attrs
 
 from treepool.errors import InvalidHostlist, InvalidWindow
-from treepool.rfc import document, hostlist
+from treepool.rfc import document, hostlist, idset
 from treepool.rfc.findings import Findings, Readers, integer, number, shown
+from treepool.rfc.rset import ResourceSet
 
 #: Most windows at a time.
 MAX_WINDOWS = 1024
@@ -98,28 +99,42 @@ def seconds_of_iso(text: str) -> float:
 def read(value: object) -> WindowEntry:
     """The window in one JSON value; raises InvalidWindow with the first problem and its pointer."""
     document.check_depth(value, InvalidWindow, "window")
-    reader = _Reader()
-    entry = reader.window(value, "")
-    reader.findings.check(InvalidWindow)
+    findings = Findings()
+    entry = _Reader(findings).window(value, "")
+    findings.check(InvalidWindow)
     return entry
 
 
 def read_all(value: object) -> tuple[WindowEntry, ...]:
     """The windows in a JSON array, each with a name of its own; raises InvalidWindow."""
     document.check_depth(value, InvalidWindow, "windows")
-    reader = _Reader()
+    findings = Findings()
+    entries = read_into(findings, value, "")
+    findings.check(InvalidWindow)
+    return entries
+
+
+def read_into(findings: Findings, value: object, at: str) -> tuple[WindowEntry, ...]:
+    """The windows in a JSON array at pointer *at*; what is wrong is noted in *findings*."""
     if isinstance(value, list) and len(value) > MAX_WINDOWS:
-        raise InvalidWindow(f"more than {MAX_WINDOWS} windows")
-    entries = reader.findings.items(value, "", reader.window)
-    reader.findings.check(InvalidWindow)
-    return tuple(entries)
+        findings.note(at, f"more than {MAX_WINDOWS} windows")
+        return ()
+    return tuple(findings.items(value, at, _Reader(findings).window))
+
+
+def ranks_of(hosts: str, R: ResourceSet) -> tuple[int, list[str]]:
+    """The ranks (bitmask) of *R* on *hosts*, a hostlist, and which of these are not in *R*."""
+    wanted = dict.fromkeys(hostlist.decode(hosts))
+    ids = [rank for rank, host in zip(idset.iterate(R.mask), R.hosts) if host in wanted]
+    known = set(R.hosts)
+    return idset.from_ids(ids), [host for host in wanted if host not in known]
 
 
 class _Reader:
     """Reads windows, and keeps which names are taken."""
 
-    def __init__(self) -> None:
-        self.findings = Findings()
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
         self.names: set[str] = set()
         self.hosts_seen = 0
 
