@@ -9,7 +9,7 @@ A trace is JSON lines, an object for each job:
 ``limit``       its time limit in seconds, at which it is ended; the duration if not given
 ``id``          a name for messages, text or a number; the number of the line if not given
 ``constraint``  the nodes it may use, an RFC 31 object
-``locality``    preferred, required or none, see doc/design.md, "On a node"
+``locality``    preferred, required or none, see DESIGN "Which node"
 ``options``     job options as in ``attributes.system.treepool``, such as {"wait": 600}
 ``queue``       its Flux queue; if nodes of the cluster have a property of this name, it has these
 ``priority``    in the order of its queue, 0 to 4294967295, the highest first; 0 if not given
@@ -29,12 +29,12 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Union
 
 import attrs
 
-from treepool.errors import InvalidInput, InvalidJobspec
+from treepool.errors import InvalidInput
 from treepool.placement.request import job_options
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint as rfc31
 from treepool.rfc import document
-from treepool.rfc.findings import Findings, Reader, Readers, integer, pointer_to, shown
+from treepool.rfc.findings import Findings, Reader, Readers, integer, shown
 from treepool.view import words
 
 #: Most jobs of a trace.
@@ -197,17 +197,6 @@ def _job(place: str, value: object) -> Union[TraceJob, str]:
         rfc31.read_into(findings, value, at)
         return value
 
-    def options(value: object, at: str) -> object:
-        if not isinstance(value, dict):
-            findings.mistyped(at, "an object", value)
-            return {}
-        for name, said in value.items():
-            try:
-                job_options.check(name, said)
-            except InvalidJobspec as e:
-                findings.note(pointer_to(at, name), str(e).partition(": ")[2])
-        return value
-
     readers: Readers = {
         "submit": number(0, MAX_TIME),
         "duration": number(0, MAX_DURATION),
@@ -216,7 +205,7 @@ def _job(place: str, value: object) -> Union[TraceJob, str]:
         "id": name,
         "constraint": constraint,
         "locality": lambda v, at: findings.one_of(v, at, LOCALITIES),
-        "options": options,
+        "options": lambda v, at: job_options.read_into(findings, v, at),
         "queue": short,
         "priority": lambda v, at: findings.integer(v, at, 0, MAX_PRIORITY),
         "account": short,

@@ -45,7 +45,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 import attrs
 
 from treepool.errors import InvalidJobspec
-from treepool.rfc.findings import number, shown
+from treepool.rfc.findings import Findings, number, pointer_to, shown
 from treepool.rfc.links import FAST
 from treepool.rfc.quote import did_you_mean
 
@@ -298,6 +298,19 @@ def check(name: str, value: object) -> None:
     problem = CHECKS[name](value)
     if problem:
         raise InvalidJobspec(f"{_PLACE}/{name}: {shown(value)} is not {problem}")
+
+
+def read_into(findings: Findings, options: object, at: str) -> dict[str, Any]:
+    """The options in JSON value *options*, at pointer *at*; problems are noted in *findings*."""
+    if not isinstance(options, dict):
+        findings.mistyped(at, "an object", options)
+        return {}
+    for name, value in options.items():
+        try:
+            check(name, value)
+        except InvalidJobspec as e:
+            findings.note(pointer_to(at, name), str(e).partition(": ")[2])
+    return options
 
 
 def _placing(
