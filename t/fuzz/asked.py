@@ -9,6 +9,7 @@ from itertools import islice
 from types import ModuleType, SimpleNamespace
 from unittest.mock import MagicMock, patch
 
+from treepool.placement.plan.jobs import FIFO
 from treepool.placement.plan.queue import Queue
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.shape import parse_shape
@@ -48,6 +49,7 @@ class Source:
 
     def __init__(self, pool):
         self.pool = pool
+        self.rules = {"": FIFO}
         self.queue = Queue(pool, self, lambda: 1000.0)
         for jobid, shape in ((1, "slot=3/node{x}"), (2, "slot=2/node{x}")):
             spec = from_resources(parse_shape(shape), duration=60)

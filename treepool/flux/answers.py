@@ -24,7 +24,7 @@ from treepool.flux.runner import Runner
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.held import HELD_BACK
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.jobs import Rule, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import is_ahead, why_waiting
 from treepool.placement.pool import Pool
@@ -75,6 +75,10 @@ class Source(Protocol):
 
     def waiting(self, jobid: int, priority: int, userid: int, queue: str, spec: Any) -> Waiting:
         """The job that asks for *spec* as the queue sees it; raises ValueError."""
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """The rules of Flux queues that have their own, and as "" that of all others."""
 
     def configured(self, key: str, default: Any) -> Any:
         """The value of a key of Flux's configuration, in dotted form."""
@@ -143,6 +147,10 @@ class Answers:
             "down": down,
             "options": pool.options,
             "held_back": _shown(kept.parts if kept is not None else ()),
+            "rules": {
+                name: {"policy": rule.policy, "depth": rule.shown_depth}
+                for name, rule in self._source.rules.items()
+            },
         }
         listed: list[dict[str, Any]] = []
         others: dict[int, tuple[int, int]] = {}

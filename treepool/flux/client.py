@@ -153,7 +153,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
     exception = job.get("exception_type", "")
     if exception and job.get("exception_note"):
         exception = f"{exception}: {job['exception_note']}"
-    closed = _closed(handle, job.get("queue")) if state == "SCHED" else Closed()
+    closed = queue_closed(handle, job.get("queue")) if state == "SCHED" else Closed()
     found = Facts(
         name=name,
         state=state,
@@ -187,7 +187,7 @@ def ask_for(question: Mapping[str, Any]) -> tuple[Any, Closed]:
     """What a shape would get, and its queue; raises OSError."""
     handle = connected()
     answer = ask(handle, "ask", question)
-    return answer, _closed(handle, answer.get("queue", question.get("queue")))
+    return answer, queue_closed(handle, answer.get("queue", question.get("queue")))
 
 
 def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
@@ -200,7 +200,8 @@ def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
     return found
 
 
-def _closed(handle: Any, queue: Optional[str]) -> Closed:
+def queue_closed(handle: Any, queue: Optional[str]) -> Closed:
+    """Whether a Flux queue, or the only one, is stopped or disabled, and why; raises OSError."""
     payload = {"name": queue} if queue else {}
     try:
         status = handle.rpc("job-manager.queue-status", payload, nodeid=0).get()
@@ -212,7 +213,7 @@ def _closed(handle: Any, queue: Optional[str]) -> Closed:
     parent = str(status["parent"]) if status.get("blocked") == "parent" else ""
     return Closed(
         str(queue or ""),
-        _closed(handle, parent).stopped if parent else stopped,
+        queue_closed(handle, parent).stopped if parent else stopped,
         None if status.get("enable", True) else str(status.get("disable_reason", "")),
         parent,
     )

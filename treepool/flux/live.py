@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 import pwd
 import time
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Mapping, Optional
+from typing import Any, Iterator, Mapping, Optional
 
 import attrs
+from flux.constants import FLUX_JOB_LOOKUP_CURRENT
 from flux.job import JobID, JobList
 from flux.job.info import statetostr
 from flux.job.kvslookup import job_info_lookup
@@ -37,7 +39,10 @@ IN_FLIGHT = 64
 #: How many of the jobs that wait are told one by one.
 _FIRST = 5
 
-_ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "annotations")
+_ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "expiration", "annotations")
+
+#: The nodes, by id what each job holds and when it ends, and the rules of queues.
+_Told = tuple[Pool, dict[int, tuple[Held, ...]], dict[int, float], Mapping[str, Any]]
 
 
 @attrs.frozen
@@ -48,7 +53,8 @@ class Live:
     hold may not be known.
     In ``pool``, everything that jobs hold is allocated; job ids below zero stand for jobs that this
     user may not see. ``held_back`` is in short form what the scheduler holds back for jobs whose R
-    it cannot read. ``windows`` are those that are not over. Only sched-treepool has these two.
+    it cannot read. ``windows`` are those that are not over. ``rules`` has the policy and the depth
+    of queues, and as "" those of all others. Only sched-treepool has these three.
     """
 
     pool: Pool
@@ -57,6 +63,7 @@ class Live:
     windows: tuple[WindowEntry, ...] = ()
     held_back: str = ""
     drains: tuple[Drained, ...] = ()
+    rules: Mapping[str, Any] = attrs.field(factory=dict)
 
     @classmethod
     def now(cls, waiting: bool = False) -> Live:
@@ -70,16 +77,19 @@ class Live:
         listed = JobList(handle, _ATTRIBUTES, states, user="all", max_entries=0).fetch_jobs()
         asked = _asked(handle)
         jobs = sorted(listed.get_jobs(), key=lambda job: int(job["id"]))
+        rules: Mapping[str, Any] = {}
         if asked is None:
             pool = Pool(_resources(handle))
             held = _held(handle, [job["id"] for job in jobs if "t_run" in job])
+            ends = {int(job["id"]): float(job.get("expiration", 0)) for job in jobs}
         else:
-            pool, held = asked
+            pool, held, ends, rules = asked
         unknown = {jobid for jobid in held if jobid < 0 or jobid == HELD_BACK}
         for jobid in held.keys() - unknown:
-            here = held_on(pool.ranks, held[jobid])
+            here = Allocation(pool.inventory, held_on(pool.ranks, held[jobid]), 1)
+            here.set_expiration(ends.get(jobid, 0.0))
             try:
-                pool.register_alloc(jobid, Allocation(pool.inventory, here, 1))
+                pool.register_alloc(jobid, here)
             except PoolConflict:  # it ended, and another job already has its resources
                 continue
         for jobid in unknown:
@@ -93,7 +103,7 @@ class Live:
         windows = tuple(known.entry for known in entries)
         jobs_now = tuple(_job(job, held) for job in jobs)
         kept = short_form(held.get(HELD_BACK, ()))
-        return cls(pool, jobs_now, drained, windows, kept, drained_in(reasons, pool))
+        return cls(pool, jobs_now, drained, windows, kept, drained_in(reasons, pool), rules)
 
     @property
     def picture(self) -> Picture:
@@ -108,7 +118,7 @@ def about() -> list[str]:
     jobid = _attribute(handle, "jobid")
     here = f"job {jobid} of the instance around it" if jobid else "the system's or a user's own"
     host, owner = _attribute(handle, "hostname"), _attribute(handle, "security.owner")
-    user = _user(int(owner)) if owner.isdigit() else "?"
+    user = user_name(int(owner)) if owner.isdigit() else "?"
     when = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     lines = [f"Flux instance ({here}) of {user} at {host}, {when}"]
     try:
@@ -134,9 +144,11 @@ def _attribute(handle: Any, name: str) -> str:
         return ""
 
 
-def _asked(handle: Any) -> Optional[tuple[Pool, dict[int, tuple[Held, ...]]]]:
-    """The nodes and what each job holds, from sched-treepool; None if that does not run."""
+def _asked(handle: Any) -> Optional[_Told]:
+    """What sched-treepool tells of the instance; None if it does not run."""
     held: dict[int, tuple[Held, ...]] = {}
+    ends: dict[int, float] = {}
+    rules: Mapping[str, Any] = {}
     pool = None
     try:
         for answer in client.answers(handle, "look"):
@@ -144,14 +156,16 @@ def _asked(handle: Any) -> Optional[tuple[Pool, dict[int, tuple[Held, ...]]]]:
                 pool = Pool(answer["R"])
                 pool.follow_options(**answer["options"])
                 held[HELD_BACK] = client.parts_of(answer.get("held_back", ()))
+                rules = answer.get("rules", {})
             for job in answer.get("jobs", ()):
                 jobid = -1 - len(held) if job["id"] is None else int(job["id"])
                 held[jobid] = client.parts_of(job["parts"])
+                ends[jobid] = float(job["expiration"])
     except OSError as e:
         if e.errno == errno.ENOSYS:
             return None
         raise
-    return None if pool is None else (pool, held)
+    return None if pool is None else (pool, held, ends, rules)
 
 
 def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Running:
@@ -160,7 +174,7 @@ def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Runnin
     jobid, title = int(job["id"]), str(job.get("name", ""))
     return Running(
         Job(JobID(jobid).f58, title, held.get(jobid, ())),
-        _user(int(job["userid"])),
+        user_name(int(job["userid"])),
         title,
         statetostr(job["state"]),
         since=float(job.get("t_run", 0)) or float(job.get("t_submit", 0)),
@@ -176,7 +190,8 @@ def _reason(why: Any) -> str:
 
 
 @lru_cache(maxsize=None)
-def _user(userid: int) -> str:
+def user_name(userid: int) -> str:
+    """The name of a user, or the number if there is no name."""
     try:
         return pwd.getpwuid(userid).pw_name
     except KeyError:
@@ -199,15 +214,21 @@ def _resources(handle: Any) -> ResourceSet:
 def _held(handle: Any, ids: list[int]) -> dict[int, tuple[Held, ...]]:
     """What each of these jobs holds, where its R is readable and valid."""
     found: dict[int, tuple[Held, ...]] = {}
-    for start in range(0, len(ids), IN_FLIGHT):
-        some = ids[start : start + IN_FLIGHT]
-        asked = [(jobid, job_info_lookup(handle, jobid, keys=["R"])) for jobid in some]
-        for jobid, future in asked:
-            try:
-                R = future.get_decode()["R"]
-                # The key of a job's R is not needed here, and may be large.
-                R = {name: value for name, value in R.items() if name != "scheduling"}
-                found[jobid] = held_in(ResourceSet.read(R).entries)
-            except (OSError, KeyError, InvalidInput):
-                continue
+    for jobid, R in looked_up(handle, ids, "R"):
+        # The key of a job's R is not needed here, and may be large.
+        R = {name: value for name, value in R.items() if name != "scheduling"}
+        with suppress(InvalidInput):
+            found[jobid] = held_in(ResourceSet.read(R).entries)
     return found
+
+
+def looked_up(handle: Any, ids: list[int], key: str) -> Iterator[tuple[int, Any]]:
+    """The id and the current value of *key* of each of these jobs, where this user may read it."""
+    for start in range(0, len(ids), IN_FLIGHT):
+        asked = [
+            (jobid, job_info_lookup(handle, jobid, keys=[key], flags=FLUX_JOB_LOOKUP_CURRENT))
+            for jobid in ids[start : start + IN_FLIGHT]
+        ]
+        for jobid, future in asked:
+            with suppress(OSError, KeyError):
+                yield jobid, future.get_decode()[key]

@@ -127,8 +127,8 @@ def queues_of(queue: Queue) -> Generator[None, None, dict[str, dict[str, Any]]]:
     """Policy, depth, and the waiting jobs and those with a reservation, of each Flux queue."""
     found: dict[str, dict[str, Any]] = {}
     for name, rule, _ in queue.lines():
-        depth = int(rule.depth) if rule.depth < 1 << 53 else "unlimited"
-        found[name] = {"policy": rule.policy, "depth": depth, "waiting": 0, "reserved": 0}
+        told = {"policy": rule.policy, "depth": rule.shown_depth}
+        found[name] = {**told, "waiting": 0, "reserved": 0}
     for count, job in enumerate(list(queue.jobs.values()), 1):
         numbers = found.get(job.queue)
         if numbers is not None:

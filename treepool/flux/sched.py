@@ -32,7 +32,7 @@ from treepool.flux.submissions import Submission, Submissions
 from treepool.flux.topology import Topology
 from treepool.flux.windows import Windows, in_kvs
 from treepool.placement.allocation import Allocation
-from treepool.placement.plan.jobs import Waiting
+from treepool.placement.plan.jobs import Rule, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
 from treepool.rfc.findings import shown
@@ -319,6 +319,11 @@ class TreepoolScheduler(Protocol):
     def up_to_date(self) -> Iterator[None]:
         """Yields until all is known that the scheduler was told before now."""
         return self.inbox.emptied()
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """The rules of Flux queues that have their own, and as "" that of all others."""
+        return {"": self.options.rule, **self.options.queues}
 
     @property
     def holds_back(self) -> bool:

@@ -44,6 +44,11 @@ class Rule:
         """How many jobs may have a reservation: at least the first one that waits."""
         return 1 if self.policy == "fifo" else max(1, self.depth)
 
+    @property
+    def shown_depth(self) -> Union[int, str]:
+        """The depth for JSON: a number, or "unlimited"."""
+        return int(self.depth) if self.depth < 1 << 53 else "unlimited"
+
 
 #: The rule of queues for which none is given.
 FIFO = Rule()
