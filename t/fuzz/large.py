@@ -7,7 +7,7 @@ make more work than ``measure.py`` says, nor take more than 200 MiB of memory.
 import json
 from functools import partial
 
-from fuzz.seeds import LIST_TEXT, VECTORS, XML, jobspec_text, small_R
+from fuzz.seeds import LIST_TEXT, SNAPSHOT, VECTORS, XML, jobspec_text, small_R
 from treepool.rfc import idset
 
 MIB = 1 << 20
@@ -535,6 +535,58 @@ LISTS = {
     "digits": lambda: "GPU " + "1" * (MIB - 4),
 }
 
+_SNAPSHOT = json.loads(SNAPSHOT)
+
+SNAPSHOTS = {
+    **DOCUMENTS,
+    "running": lambda: _holding(
+        _SNAPSHOT, ("running",), lambda i: f'{{"job":"r{i}","parts":[["0-2","{i}",""]]}}'
+    ),
+    "running without parts": lambda: _holding(
+        _SNAPSHOT, ("running",), lambda i: f'{{"job":"r{i}","parts":[]}}'
+    ),
+    "parts": lambda: _holding(_SNAPSHOT, ("other",), '["0-2","0-7","0-3"]'),
+    "parts of nothing": lambda: _holding(_SNAPSHOT, ("other",), '["","0",""]'),
+    "parts of wide sets": lambda: _holding(_SNAPSHOT, ("other",), '["0-4194303","0",""]'),
+    "many nodes, often": lambda: json.dumps(
+        {
+            **_SNAPSHOT,
+            "R": json.loads(_nodes("0-99999", "0-7")),
+            "down": "",
+            "windows": [],
+            "other": [["0-99999", "0", ""]] * 4000,
+        }
+    ),
+    "many nodes, many jobs": lambda: json.dumps(
+        {
+            **_SNAPSHOT,
+            "R": json.loads(_nodes("0-99999", "0-9")),
+            "down": "",
+            "windows": [],
+            "other": [],
+            "running": [{"job": f"r{i}", "parts": [["0-99999", str(i), ""]]} for i in range(10)],
+        }
+    ),
+    "pending": lambda: _holding(
+        _SNAPSHOT,
+        ("pending",),
+        lambda i: f'{{"job":"p{i}","user":"u{i}","priority":0,"submit":0,"shape":"slot=1/core"}}',
+    ),
+    "hosts": lambda: _holding(
+        _SNAPSHOT,
+        ("pending",),
+        lambda i: (
+            f'{{"job":"p{i}","user":"u","priority":0,"submit":0,"shape":"slot=1/core",'
+            '"constraint":{"hostlist":["h[1-1000000]"]}}'
+        ),
+    ),
+    "queues": lambda: _holding(
+        _SNAPSHOT, ("queues",), lambda i: f'"q{i}":{{"parent":"q{i + 1}"}}', ":"
+    ),
+    "windows": lambda: _holding(_SNAPSHOT, ("windows",), _window),
+    "jobs of wrong types": lambda: _holding(_SNAPSHOT, ("pending",), "0"),
+}
+
 TRACES = {
     "jobs": lambda: _filled("", '{"submit":0,"duration":1,"shape":"slot=1/core"}\n'),
     "lines": lambda: "\n" * MIB,
@@ -697,6 +749,8 @@ LARGE = {
         ),
     },
     "trace": TRACES,
+    "snapshot": SNAPSHOTS,
+    "snapshot_problems": SNAPSHOTS,
     "jobtable": JOB_TABLES,
     "hwloc": TEXTS,
     "nvidia_topo": TABLES,

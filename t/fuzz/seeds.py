@@ -126,6 +126,35 @@ VECTORS = json.dumps(
 )
 
 
+SNAPSHOT = json.dumps(
+    {
+        "version": 1,
+        "treepool": "0.2.0",
+        "time": 1000,
+        "R": small_R(),
+        "options": {"locality": "none", "mix": "2*slot/gpu"},
+        "down": "5",
+        "drained": "",
+        "queues": {"": {"policy": "easy", "depth": 2}, "b": {"parent": "a", "stopped": True}},
+        "windows": [
+            {"name": "w", "hosts": "a[1-2]", "start": 999, "end": 2000, "users": ["u", 7]},
+        ],
+        "running": [
+            {"job": "j1", "user": "u", "name": "x", "parts": [["0-1", "0-3", "0"]], "end": 1500},
+            {"job": "j2", "parts": [["2", "0", ""], ["3", "1-2", ""]]},
+        ],
+        "other": [["5", "3", ""]],
+        "pending": [
+            {"job": "j3", "user": "v", "queue": "b", "priority": 16, "submit": 900, "limit": 60.5,
+             "shape": "slot=2/[core=2;gpu=1]", "constraint": json.loads(CONSTRAINTS[0]),
+             "options": json.loads(WISHES[0])},
+            {"job": "j4", "user": "u", "priority": 0, "submit": 0, "shape": "slot/core"},
+        ],
+        "unreadable": 3,
+    }
+)  # fmt: skip
+
+
 XML = """<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology version="2.0">
 <object type="Machine" os_index="0" cpuset="0x0000000f" gp_index="1">
 <info name="HostName" value="n"/>

@@ -27,6 +27,7 @@ from fuzz.seeds import (
     RS,
     SACCT,
     SHAPES,
+    SNAPSHOT,
     TABLES,
     TOPO_TEXT,
     VECTORS,
@@ -80,7 +81,8 @@ from treepool.rfc.links import read_links
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
-from treepool.view import jobtable, trace
+from treepool.view import jobtable, snapshot, trace
+from treepool.view.snapshot import InvalidSnapshot
 
 #: Longest message, in characters: a JSON pointer, a quoted piece of the input, and a sentence.
 MAX_MESSAGE = 4000
@@ -381,6 +383,26 @@ def _jobtable(data):
     jobs = jobtable.read(_text(data)).jobs
     for line in trace.write(jobs if len(data) <= SHORT else ()):
         trace.read(line)
+
+
+@target(InvalidSnapshot, seeds=[SNAPSHOT])
+def _snapshot(data):
+    text = _text(data)
+    found = snapshot.read(text)
+    if len(data) <= SHORT and idset.size(found.resource_set.mask) <= SHORT:
+        assert snapshot.read(found.text).to_dict() == found.to_dict()
+        assert not snapshot.problems(json.loads(text))
+        pool = found.pool(since=found.time)
+        assert all(pool.has_job(holder.jobid) for holder in found.holders())
+    found.windows_since(found.time)
+    _ = found.rules, found.stopped, found.drawn, found.names
+    for job in found.pending:
+        found.owner_of(job)
+
+
+@target(seeds=[SNAPSHOT])
+def _snapshot_problems(data):
+    _lines(str(problem) for problem in snapshot.problems(_json(data)))
 
 
 @target(seeds=[VECTORS])

@@ -8,7 +8,7 @@ import pytest
 
 from commandline import run, well_behaved
 from depth import some
-from fuzz.seeds import JOBSPECS, KEYS, RS, TABLES, VECTORS
+from fuzz.seeds import JOBSPECS, KEYS, RS, SNAPSHOT, TABLES, VECTORS
 from fuzz.targets import MAX_MESSAGE, TARGETS, attempt
 from fuzz.test_targets import places
 from treepool import subinstance
@@ -18,7 +18,7 @@ from treepool.rfc import jobspec
 from treepool.rfc.links import read_links
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
-from treepool.view import trace
+from treepool.view import snapshot, trace
 
 TRACE = '{"submit": 0, "duration": 60, "shape": "slot=1/core", "id": 3}'
 CONSTRAINT = '{"properties": ["p"]}'
@@ -33,6 +33,7 @@ TEXTS = {
     "pool": (Pool, RS[0]),
     "subinstance": (subinstance, RS[0]),
     "trace": (trace.read, TRACE),
+    "snapshot": (snapshot.read, SNAPSHOT),
 }
 
 #: What reads a file of JSON, or JSON as an argument, with a good one.
@@ -47,6 +48,10 @@ COMMANDS = {
     ("explain", "slot=1/core", "-R"): RS[0],
     ("replay", "--synthetic", "3", "-R"): RS[0],
     ("replay", "--cluster", "a"): TRACE,
+    ("replay", "--snapshot"): SNAPSHOT,
+    ("show", "--snapshot"): SNAPSHOT,
+    ("alloc", "slot=1/core", "--snapshot"): SNAPSHOT,
+    ("explain", "slot=1/core", "--snapshot"): SNAPSHOT,
     ("verify", "--R"): RS[0],
     ("where", "-R"): RS[0],
     ("alloc", "--cluster", "a", "slot=1/core", "--constraint"): CONSTRAINT,
@@ -195,7 +200,18 @@ def test_a_command_answers_strange_json_without_a_traceback(treepool, command, f
 
 
 #: Targets that take a JSON document of several values.
-DOCUMENTS = ("jobspec", "alloc", "R", "key", "linktable", "subinstance", "pool", "trace", "vectors")
+DOCUMENTS = (
+    "jobspec",
+    "alloc",
+    "R",
+    "key",
+    "linktable",
+    "subinstance",
+    "pool",
+    "trace",
+    "snapshot",
+    "vectors",
+)
 
 
 @pytest.mark.depth

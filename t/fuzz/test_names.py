@@ -11,7 +11,7 @@ import pytest
 
 from commandline import run
 from depth import some
-from fuzz.seeds import XML
+from fuzz.seeds import SNAPSHOT, XML
 from view.hostile import HOSTS, NAMES, cluster
 
 #: More of the kind, for terminals and shells.
@@ -174,6 +174,49 @@ def test_a_table_of_jobs_with_the_name_and_nodes_like_it_are_inert(treepool, nam
         result = treepool("replay", "-R", R, "--synthetic", "3", *argv)
         assert result.status in (0, 1, 2)
         assert inert(result.out + result.err), argv
+
+
+def test_a_snapshot_with_the_name_is_shown_inertly(treepool, name):
+    word = name[:128]
+    job = {"user": word, "name": word}
+    waits = {**job, "queue": word, "priority": 1, "submit": 0, "shape": "slot=1/core=4"}
+    value = {
+        **json.loads(SNAPSHOT),
+        "R": cluster(name),
+        "options": {},
+        "down": "3",
+        "queues": {word: {"policy": "easy", "parent": word}},
+        "windows": [
+            {"name": "w", "hosts": HOSTS[0], "start": 999, "end": 2000, "queues": ["a"]},
+        ],
+        "running": [{**job, "job": word, "parts": [["0-1", "0-3", "0"]], "end": 1500}],
+        "other": [["3", "0-7", ""]],
+        "pending": [
+            {**waits, "job": f"{word[1:]}p"},
+            {**waits, "job": f"{word[1:]}q", "shape": "slot=9/core"},
+        ],
+        "treepool": word,
+    }
+    path = saved(value, "snapshot.json")
+    for argv in (
+        ("validate", path),
+        ("show", "--snapshot", path, "--svg", "S.svg", "--html", "S.html"),
+        ("show", "--snapshot", path),
+        ("show", "--snapshot", path, "--json"),
+        ("alloc", "--snapshot", path, "slot=9/core"),
+        ("explain", "--snapshot", path, "slot=1/core=5"),
+        ("explain", "--snapshot", path, f"--job={word[1:]}p"),
+        ("explain", "--snapshot", path, f"--job={word}"),
+        ("explain", "--snapshot", path, f"--job={name}"),
+        ("replay", "--snapshot", path, "--html", "p.html"),
+        ("replay", "--snapshot", path, "--json"),
+    ):
+        result = treepool(*argv)
+        assert result.status in (0, 1), result.err
+        assert inert(result.out + result.err), argv
+    assert_inert_picture("S.svg")
+    assert_inert_page("S.html")
+    assert_inert_page("p.html")
 
 
 @pytest.mark.parametrize("name", ALL, ids=_short)

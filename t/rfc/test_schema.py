@@ -24,6 +24,7 @@ from treepool.rfc import jobcheck, jobspec
 from treepool.rfc.findings import pointer_to
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
+from treepool.view import snapshot
 
 DATA = Path(__file__).parent / "data"
 #: What finds the problems of each format.
@@ -33,6 +34,7 @@ READERS = {
     "rfc20-rset": ResourceSet.problems,
     "rfc49-scheduling": SchedulingKey.problems,
     "testvectors": vectors.problems,
+    "snapshot": snapshot.problems,
 }
 
 
@@ -126,6 +128,36 @@ VECTORS = {
     ],
 }  # fmt: skip
 
+SNAPSHOT = {
+    "version": 1,
+    "treepool": "0.2.0",
+    "time": 1000,
+    "R": R,
+    "options": {"locality": "none"},
+    "down": "20",
+    "drained": "",
+    "queues": {
+        "": {"policy": "easy", "depth": "unlimited"},
+        "a": {"policy": "fifo", "depth": 8, "stopped": True},
+        "b": {"parent": "a"},
+    },
+    "windows": [
+        {"name": "w", "hosts": "n1", "start": 1, "end": "2027-01-01", "users": ["user1"],
+         "queues": ["a"]}
+    ],
+    "running": [
+        {"job": "job1", "user": "user1", "name": "x", "parts": [["19-20", "0", ""]], "end": 2000.5},
+        {"job": "job2", "parts": []},
+    ],
+    "other": [["22", "1", ""]],
+    "pending": [
+        {"job": "job3", "user": "user2", "name": "", "queue": "a", "priority": 16, "submit": 999,
+         "shape": "slot/core", "limit": 60, "constraint": {"properties": ["p"]},
+         "options": {"locality": "required"}},
+    ],
+    "unreadable": 0,
+}  # fmt: skip
+
 #: Good documents of each format, with every key that the schema names.
 GOOD: dict[str, list[Any]] = {
     "rfc14-jobspec": [JOBSPEC, JOBSPEC_V1, *load("rfc14-jobspecs").values()],
@@ -138,6 +170,7 @@ GOOD: dict[str, list[Any]] = {
     "rfc20-rset": [R, FULL_R, {**R, "scheduling": {"writer": "fluxion", "children": 3}}],
     "rfc49-scheduling": [KEY, load("rfc49-cluster-a"), load("rfc49-cluster-b")],
     "testvectors": [VECTORS],
+    "snapshot": [SNAPSHOT],
 }
 
 

@@ -42,7 +42,8 @@ MAX_SHAPES = 64
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.usage = (
-        "treepool advise [-R FILE | --cluster a|b] [--shape SHAPE...] [--mix KIND...] [--json]"
+        "treepool advise [-R FILE | --cluster a|b | --snapshot FILE] [--shape SHAPE...] "
+        "[--mix KIND...] [--json]"
     )
     cluster.add_where(parser)
     parser.add_argument(
@@ -65,7 +66,7 @@ def run(arguments: Namespace) -> int:
     if len(arguments.shape) > MAX_SHAPES:
         raise Stop(f"argument --shape: more than {MAX_SHAPES} shapes", USAGE)
     named = (word[1:] for word in arguments.mix if word.startswith("@"))
-    files.check_stdin(arguments.R_file, *named)
+    files.check_stdin(arguments.R_file, arguments.snapshot, *named)
     pool = Pool(cluster.resource_set(arguments))
     pool.set_expiration(0.0)  # what fills a node is the same at all times
     _check(pool, "--shape", arguments.shape)

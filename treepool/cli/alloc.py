@@ -1,6 +1,6 @@
-"""Allocate jobs on an idle cluster and print what each of them gets. Each job gets
-some of what the jobs before it left free. A job is a shape (RFC 46). A job that
-is refused does not stop those after it.
+"""Allocate jobs on an idle cluster, or on what is free in a snapshot, and print what
+each of them gets. Each job gets some of what the jobs before it left free. A job is
+a shape (RFC 46). A job that is refused does not stop those after it.
 
 examples:
   treepool alloc 'slot=2/[core=8;gpu=1]' 'slot=1/socket{x}'
@@ -9,6 +9,8 @@ examples:
       as many whole nodes as are free, two to nine, for a program to read
   treepool alloc -R R.json --locality required 'slot=1/[core=8;gpu=1]'
       on your own cluster; "flux kvs get resource.R" prints its R
+  treepool alloc --snapshot now.json 'slot=2/node{x}'
+      on what was free when a snapshot was taken
   treepool alloc --constraint '{"ranks": ["4-7"]}' 'slot=1/numa{x}'
       on one of the nodes that satisfy a constraint (RFC 31)
   treepool alloc --option level=socket --option same=driver 'node=2/slot/core=40'
@@ -38,7 +40,7 @@ from treepool.rfc.findings import shown
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.usage = "treepool alloc [-R FILE | --cluster a|b] [options] SHAPE..."
+    parser.usage = "treepool alloc [-R FILE | --cluster a|b | --snapshot FILE] [options] SHAPE..."
     parser.add_argument("words", metavar="SHAPE", nargs="*", help="a job, as an RFC 46 shape")
     parser.add_argument(
         "--jobspec",
@@ -79,7 +81,7 @@ def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     if not arguments.words and not arguments.jobspec:
         raise Stop("a SHAPE or --jobspec FILE is needed (see treepool alloc --help)", USAGE)
-    files.check_stdin(arguments.R_file, *arguments.jobspec)
+    files.check_stdin(arguments.R_file, arguments.snapshot, *arguments.jobspec)
     constraints = cluster.constraints(arguments.constraint)
     options = _options(arguments.option)
     jobspecs = [(files.shown(path), _jobspec(path)) for path in arguments.jobspec]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Action, ArgumentError, ArgumentTypeError
 from functools import partial
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 from treepool.cli import files
 from treepool.cli.answers import Answer, allocate_shape
@@ -16,6 +16,9 @@ from treepool.placement.pool import Pool
 from treepool.rfc import constraint, document, idset
 from treepool.rfc.findings import shown, shown_ids
 from treepool.rfc.rset import ResourceSet
+
+if TYPE_CHECKING:
+    from treepool.view.snapshot import Snapshot
 
 #: The options of ``add_placement`` that are the pool's, but for the locality.
 PLACEMENT = tuple(name for name in options.OPTIONS if name != "locality")
@@ -34,9 +37,9 @@ class _Once(Action):
 
 
 def add_where(parser: Any, instance: bool = False, several: bool = False) -> Any:
-    """Add ``-R``, ``--cluster`` and, if wanted, ``--instance`` to *parser*; returns their group.
+    """Add ``-R``, ``--cluster``, ``--snapshot`` and, if wanted, ``--instance`` to *parser*.
 
-    If there may be *several* clusters, ``-R`` is a list.
+    Returns their group. If there may be *several* clusters, ``-R`` is a list.
     """
     group = parser.add_argument_group("cluster")
     where = group.add_mutually_exclusive_group()
@@ -53,6 +56,11 @@ def add_where(parser: Any, instance: bool = False, several: bool = False) -> Any
         default="a",
         help="an example cluster of RFC 49: a has 16 nodes with 2 sockets of 4 NUMA domains each "
         "(default), b has 1152 nodes with 4 sockets each",
+    )
+    where.add_argument(
+        "--snapshot",
+        metavar="FILE",
+        help='an instance as treepool snapshot found it, with its jobs, "-" for stdin',
     )
     if instance:
         where.add_argument(
@@ -83,8 +91,8 @@ def add_placement(parser: Any) -> Any:
         form: dict[str, Any] = {"metavar": option.form, "type": partial(_value, name)}
         if option.form == "|".join(option.choices):
             form = {"choices": option.choices}
-        own, flag = option.default if name == "locality" else None, name.replace("_", "-")
-        group.add_argument(f"--{flag}", default=own, help=f"{option.about}{default}", **form)
+        flag = name.replace("_", "-")
+        group.add_argument(f"--{flag}", help=f"{option.about}{default}", **form)
     return group
 
 
@@ -97,9 +105,21 @@ def _value(name: str, text: str) -> str:
     return text
 
 
+def snapshot(arguments: Any) -> Optional[Snapshot]:
+    """The snapshot that ``--snapshot`` names, if it does; raises Stop, which names the file."""
+    if arguments.snapshot is None:
+        return None
+    from treepool.view import snapshot
+
+    value = files.read_R(arguments.snapshot, "a snapshot")
+    with files.naming(arguments.snapshot):
+        return snapshot.read(value)
+
+
 def resource_set(arguments: Any) -> ResourceSet:
     """The R that the options name, with a key that fits it; raises Stop, which names the file."""
-    return _pool(arguments.R_file, arguments.cluster).inventory.resource_set
+    taken = snapshot(arguments)
+    return _pool(arguments.R_file, arguments.cluster, taken).inventory.resource_set
 
 
 def resource_sets(arguments: Any) -> dict[str, ResourceSet]:
@@ -115,19 +135,28 @@ def resource_sets(arguments: Any) -> dict[str, ResourceSet]:
     return {name: _pool(path, "").inventory.resource_set for name, path in zip(names, paths)}
 
 
-def pool(arguments: Any) -> Pool:
-    """An idle pool of the cluster and placement that the options name; raises Stop."""
-    given = {name: getattr(arguments, name) for name in PLACEMENT}
+def pool(arguments: Any, taken: Optional[Snapshot] = None) -> Pool:
+    """A pool of the cluster and placement that the options name; raises Stop.
+
+    It is idle, unless the options name a snapshot, which the caller may have *taken* already.
+    """
+    given = {name: getattr(arguments, name) for name in options.OPTIONS}
     known = {name: value for name, value in given.items() if value is not None}
     try:
         options.check_together(known)
     except InvalidOption as e:
         raise Stop(f"--{e}", USAGE) from None
-    return _pool(arguments.R_file, arguments.cluster, locality=arguments.locality, **known)
+    taken = taken or snapshot(arguments)
+    return _pool(arguments.R_file, arguments.cluster, taken, **known)
 
 
-def _pool(R_file: Optional[str], example: str, **chosen: str) -> Pool:
-    if R_file is None:
+def _pool(
+    R_file: Optional[str], example: str, taken: Optional[Snapshot] = None, **chosen: str
+) -> Pool:
+    if taken is not None:
+        pool = taken.pool()
+        chosen = options.changed(pool.options, chosen) if chosen else chosen
+    elif R_file is None:
         path = str(files.data_folder("testvectors") / f"rfc49-cluster-{example}.json")
         pool = Pool(files.read_json(path)["cluster"]["R"])
     else:
@@ -168,9 +197,9 @@ def ranks(pool: Pool, option: str, text: Optional[str]) -> int:
 
 
 def check_stdin(arguments: Any) -> None:
-    """Raise Stop if both R and a file of ``--jobs`` are stdin."""
+    """Raise Stop if both the cluster and a file of ``--jobs`` are stdin."""
     named = (word[1:] for word in arguments.jobs if word.startswith("@"))
-    files.check_stdin(arguments.R_file, *named)
+    files.check_stdin(arguments.R_file, arguments.snapshot, *named)
 
 
 def run_jobs(pool: Pool, words: list[str]) -> Iterator[tuple[int, Answer]]:

@@ -13,6 +13,8 @@ examples:
       where does this job of the running instance stand, and what happens next?
   flux treepool explain --instance 'slot=4/[core=8;gpu=1]' --duration 2h
       what would this get now, or when?
+  treepool explain --snapshot now.json --job job7
+      why did this job wait when the snapshot was taken?
   treepool explain --json 'slot=1/numa/core=20' | jq -r '.nearest[].shape'
       for a program to read
 
@@ -23,29 +25,38 @@ exit status:
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 from treepool.cli import cluster, explainlive, files
 from treepool.cli.answers import Refusal
-from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out_json
+from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json
 from treepool.errors import InvalidInput, InvalidShape
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
+from treepool.rfc.quote import did_you_mean
 from treepool.rfc.shape import parse_shape
 from treepool.view.explain import ALLOCATED, Explanation, explain
 from treepool.view.explainfacts import facts
+
+if TYPE_CHECKING:
+    from treepool.view.snapshot import Snapshot
 
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.usage = (
-        "treepool explain [-R FILE | --cluster a|b] SHAPE [--jobs SHAPE...] [options]\n"
+        "treepool explain [-R FILE | --cluster a|b | --snapshot FILE] SHAPE [--jobs SHAPE...] "
+        "[options]\n"
+        "       treepool explain --snapshot FILE --job JOB\n"
         "       treepool explain --instance SHAPE [--queue NAME] [--duration FSD] [options]\n"
         "       treepool explain --job ID"
     )
     parser.add_argument("shape", metavar="SHAPE", nargs="?", help="a job, as an RFC 46 shape")
     where = cluster.add_where(parser, instance=True)
-    where.add_argument("--job", metavar="ID", help="explain this job of the running instance")
+    where.add_argument(
+        "--job", metavar="ID", help="explain this job of the running instance, or of the snapshot"
+    )
     cluster.add_jobs(where)
     how = cluster.add_placement(parser)
     how.add_argument("--constraint", metavar="JSON", help="which nodes it may use (RFC 31)")
@@ -62,6 +73,8 @@ def define(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     given = arguments.jobs or arguments.R_file or arguments.down
+    if arguments.job is not None and arguments.snapshot is not None:
+        return _explain_job(arguments)
     if arguments.job is not None:
         if arguments.shape is not None or arguments.instance or given:
             raise Stop("--job: the instance tells the shape, R and the other jobs", USAGE)
@@ -81,13 +94,55 @@ def run(arguments: Namespace) -> int:
         return explainlive.explain_shape(arguments, resources, constraints)
     if arguments.queue is not None or arguments.duration is not None:
         raise Stop("--queue and --duration need --instance", USAGE)
-    pool = cluster.pool(arguments)
-    jobs = _allocated(pool, arguments.jobs)
-    pool.mark_down(idset.encode(cluster.ranks(pool, "--down", arguments.down)))
     try:
-        told = explain(pool, arguments.shape, resources, constraints, jobs)
+        return _explain(arguments, cluster.snapshot(arguments), resources, constraints)
     except InvalidInput as e:
         raise Stop(f"argument SHAPE: {e}{files.mistaken(arguments.shape)}") from None
+
+
+def _explain_job(arguments: Namespace) -> int:
+    """Explain the job ``--job`` of the snapshot; returns the exit status."""
+    told = arguments.shape, arguments.constraint, arguments.queue, arguments.duration
+    if told != (None, None, None, None):
+        raise Stop("--job: the snapshot tells the shape, constraint, queue and duration", USAGE)
+    cluster.check_stdin(arguments)
+    taken = cluster.snapshot(arguments)
+    assert taken is not None
+    name, path = arguments.job, files.shown(arguments.snapshot)
+    if any(job.job == name for job in taken.running):
+        raise Stop(f"{path}: job {name:.40}: has its resources")
+    jobs = {job.traced.name: job.traced for job in taken.pending}
+    if name not in jobs:
+        raise Stop(f"{path}: there is no job {name:.40}{did_you_mean(name, list(jobs))}")
+    job = jobs[name]
+    arguments.shape = f"{name}: {job.shape}"
+    with files.naming(arguments.snapshot):
+        try:
+            resources = parse_shape(job.shape)
+        except InvalidShape as e:
+            raise Stop(f"{path}: {job.place}/shape: {e.line}") from None
+        status = _explain(arguments, taken, resources, job.constraint, job.options)
+    if status == DONE and not arguments.json:
+        out("It waits for its turn: treepool replay --snapshot tells when it starts.")
+    return status
+
+
+def _explain(
+    arguments: Namespace,
+    taken: Optional[Snapshot],
+    resources: list[Any],
+    constraints: Optional[Mapping[str, Any]],
+    options: Optional[Mapping[str, Any]] = None,
+) -> int:
+    """Explain *resources*, on the cluster as *taken* or as the options say; returns the status."""
+    pool = cluster.pool(arguments, taken)
+    jobs, names, drained = _allocated(pool, arguments.jobs), {}, 0
+    if taken is not None:
+        jobs, names, drained = {**taken.allocations(pool), **jobs}, taken.names, taken.drained
+    pool.mark_down(idset.encode(cluster.ranks(pool, "--down", arguments.down)))
+    told = explain(
+        pool, arguments.shape, resources, constraints, jobs, options, names, drained=drained
+    )
     _print(told, arguments)
     return DONE if told.verdict == ALLOCATED else NO
 

@@ -71,7 +71,7 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
         question["constraints"] = constraints
     if arguments.queue is not None:
         question["queue"] = arguments.queue
-    if arguments.locality != "preferred":  # the default is the instance's own
+    if arguments.locality is not None:
         question["options"] = {"locality": arguments.locality}
     with instance.asking():
         answer, closed = client.ask_for(question)

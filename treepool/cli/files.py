@@ -76,14 +76,14 @@ def read_json(path: str) -> Any:
         raise Stop(str(e)) from None
 
 
-def read_R(path: str) -> Any:
-    """The JSON object of a file; raises Stop for any other value.
+def read_R(path: str, what: str = "an R") -> Any:
+    """The JSON object of a file, which is *what*; raises Stop for any other value.
 
     A JSON string is refused here because ``ResourceSet.read`` would take it for JSON text.
     """
     value = read_json(path)
     if not isinstance(value, dict):
-        raise Stop(f"{shown(path)}: must be a JSON object, as an R is")
+        raise Stop(f"{shown(path)}: must be a JSON object, as {what} is")
     return value
 
 

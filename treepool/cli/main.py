@@ -25,6 +25,7 @@ SUBCOMMANDS = (
     ("digest", "digest", "print the digest of this node's topology"),
     ("show", "show", "draw a cluster and its jobs"),
     ("status", "status", "show what is free and used in the running instance"),
+    ("snapshot", "snapshot", "write the state of the running instance to a file"),
     ("window", "window", "take nodes out, or keep them for some users, for a time"),
     ("explain", "explain", "say why a job gets what it gets, or why it waits"),
     ("advise", "advise", "list the shapes that fill a node completely"),

@@ -11,6 +11,11 @@ options, as in a jobspec) are optional. The scheduler knows the limit of a job, 
 its duration. A table that begins with the names of its columns, as sacct prints it,
 is a trace, too: --print shows which jobs it has.
 
+With --snapshot, the jobs of a running instance go on, as if none came after them:
+each job ends at its time limit, because nobody knows better. Options that --compare
+does not give are those of the instance. A job without a limit never ends; no start
+is told for a job that waits for one.
+
 examples:
   treepool replay trace.jsonl -R R.json
       as the scheduler would do without options: fifo, packing
@@ -28,6 +33,9 @@ examples:
   treepool replay --synthetic 1000 --seed 2 --print > trace.jsonl
       such jobs as a trace
 
+  treepool replay --snapshot now.json --compare policy=fifo --compare policy=easy
+      when would the jobs that wait in a snapshot start?
+
   {"id": "a1", "submit": 0, "duration": 600, "limit": 900, "shape": "slot=2/[core=8;gpu=1]"}
       a line of a trace
 
@@ -40,7 +48,7 @@ from __future__ import annotations
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import attrs
 
@@ -62,10 +70,12 @@ from treepool.view import jobtable, trace
 from treepool.view.added import added
 from treepool.view.history import Start, picture_of
 from treepool.view.picture import Picture
-from treepool.view.replay import Outcome, Rules, replay
+from treepool.view.replay import Outcome, Rules, continued, replay
+from treepool.view.snapshot import Snapshot
 from treepool.view.started import GROUPS, Started, waits_by
 from treepool.view.synthetic import synthetic
 from treepool.view.trace import TraceJob
+from treepool.view.words import count
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -88,7 +98,10 @@ class Replayed:
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.usage = "treepool replay [-R FILE... | --cluster a|b] TRACE|--synthetic N [options]"
+    parser.usage = (
+        "treepool replay [-R FILE... | --cluster a|b] TRACE|--synthetic N [options]\n"
+        "       treepool replay --snapshot FILE [options]"
+    )
     parser.add_argument("trace", metavar="TRACE", nargs="?", help='a trace, "-" for stdin')
     clusters = cluster.add_where(parser, several=True)
     clusters.add_argument(
@@ -170,18 +183,21 @@ def define(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    if (arguments.trace is None) == (arguments.synthetic is None):
-        raise Stop("one of TRACE and --synthetic N is needed (see treepool replay --help)", USAGE)
+    sources = arguments.trace, arguments.synthetic, arguments.snapshot
+    if sources.count(None) != 2:
+        needed = "one of TRACE, --synthetic N and --snapshot FILE is needed"
+        raise Stop(f"{needed} (see treepool replay --help)", USAGE)
     files.check_stdin(arguments.trace, *arguments.R_file or ())
     if arguments.starts and not arguments.json:
         raise Stop("argument --starts: only with --json", USAGE)
-    clusters = _clusters(arguments)
-    jobs = _jobs(arguments, next(iter(clusters.values())))
+    taken = cluster.snapshot(arguments)
+    clusters = _clusters(arguments, taken)
+    jobs = continued(taken) if taken else _jobs(arguments, next(iter(clusters.values())))
     if arguments.print:
         for line in trace.write(jobs):
             out(line)
         return DONE
-    rules = arguments.compare or [rules_in("policy=fifo")]
+    rules = arguments.compare or [Rules("as it was") if taken else rules_in("policy=fifo")]
     number = len(clusters) * len(rules)
     if number > MAX_REPLAYS:
         raise Stop(f"more than {MAX_REPLAYS} clusters and sets of options in one table", USAGE)
@@ -192,18 +208,23 @@ def run(arguments: Namespace) -> int:
     if arguments.html is not None:
         files.check_writable("--html", arguments.html)
     starts: list[Start] = []
-    with files.naming(arguments.trace or "synthetic"):
-        found = _replays(arguments, clusters, jobs, rules, starts)
+    with files.naming(arguments.trace or arguments.snapshot or "synthetic"):
+        found = _replays(arguments, clusters, jobs, rules, starts, taken)
     if arguments.html is not None:
         picture = picture_of(next(iter(clusters.values())), starts)
         _write_page(arguments.html, picture, [one.outcome for one in found])
     _write(arguments, found)
+    if taken is not None:
+        _tell_missing(taken, jobs)
     return _refusals([one.outcome for one in found])
 
 
-def _clusters(arguments: Namespace) -> dict[str, ResourceSet]:
+def _clusters(arguments: Namespace, taken: Optional[Snapshot]) -> dict[str, ResourceSet]:
     """The clusters to compare, by name: those of ``-R``, or one and what ``--add`` makes of it."""
-    found = cluster.resource_sets(arguments)
+    if taken is None:
+        found = cluster.resource_sets(arguments)
+    else:
+        found = {Path(arguments.snapshot).name: taken.resource_set}
     if arguments.add and len(found) > 1:
         raise Stop("argument --add: goes with one cluster", USAGE)
     ((name, alone),) = list(found.items())[:1]
@@ -241,6 +262,7 @@ def _replays(
     jobs: list[TraceJob],
     rules: list[Rules],
     starts: list[Start],
+    taken: Optional[Snapshot],
 ) -> list[Replayed]:
     """The replay of *jobs* on each of the *clusters* under each of the *rules*.
 
@@ -257,19 +279,29 @@ def _replays(
         def watch(
             job: TraceJob, start: float, allocation: Allocation, to: list[Started] = started
         ) -> None:
-            if arguments.by or arguments.starts:
+            if job.place and (arguments.by or arguments.starts):  # not what ran in a snapshot
                 to.append(Started.of(job, start, allocation))
             if arguments.html is not None and not found:
                 starts.append((job, start, allocation))
 
         began = time.perf_counter()
         try:
-            outcome = replay(resource_set, jobs, each, tell, watch)
+            outcome = replay(resource_set, jobs, each, tell, watch, taken)
         except InvalidOption as e:
             raise Stop(f"argument --compare: {e}") from None
         outcome = attrs.evolve(outcome, cluster=name)
         found.append(Replayed(outcome, time.perf_counter() - began, started))
     return found
+
+
+def _tell_missing(taken: Snapshot, jobs: list[TraceJob]) -> None:
+    """Say which jobs that wait in the snapshot are not in the replay."""
+    if taken.unreadable:
+        number = count(taken.unreadable, "job")
+        complain("treepool replay", f"not replayed: {number}, whose requests are not in the file")
+    stopped = len(taken.pending) - len(jobs)
+    if stopped:
+        complain("treepool replay", f"not replayed: {count(stopped, 'job')} of stopped queues")
 
 
 def _write_page(path: Path, picture: Picture, outcomes: list[Outcome]) -> None:
@@ -298,9 +330,11 @@ def _write(arguments: Namespace, found: list[Replayed]) -> None:
             by = {kind: waits_by(kind, one.started) for kind in arguments.by}
             out_json({**named, **_line(one), "by": by})
     else:
-        from treepool.cli.replaytable import table, waits_table
+        from treepool.cli.replaytable import starts_table, table, waits_table
 
         out("\n".join(table(outcomes, width())))
+        for line in starts_table(outcomes, width()):
+            out(line)
         for kind in arguments.by:
             groups = [waits_by(kind, one.started) for one in found]
             out("\n".join(["", *waits_table(kind, outcomes, groups, width())]))
@@ -309,6 +343,7 @@ def _write(arguments: Namespace, found: list[Replayed]) -> None:
 def _line(one: Replayed) -> dict[str, Any]:
     """The JSON object for a replay: times in seconds, shares from 0 to 1."""
     outcome = one.outcome
+    starts = {"starts": outcome.starts} if outcome.starts else {}
     return {
         "jobs": outcome.jobs,
         "refused": outcome.nrefused,
@@ -326,6 +361,7 @@ def _line(one: Replayed) -> dict[str, Any]:
             s.locality: {"jobs": s.jobs, "mean": s.mean, "p95": s.p95} for s in outcome.spreads
         },
         "replayed_in": one.seconds,
+        **starts,
         "curve": outcome.curve,
     }
 

@@ -44,7 +44,8 @@ def rules_in(text: str) -> Rules:
         read = options.read(given.values())
     except InvalidInput as e:
         raise ArgumentTypeError(str(e)) from None
-    return Rules(text, read.rule.policy, read.rule.depth, read.pool, fabric == "fabric=on")
+    on, names = fabric == "fabric=on", frozenset(given)
+    return Rules(text, read.rule.policy, read.rule.depth, read.pool, on, names)
 
 
 #: Nodes to add: how many, and what they are like.

@@ -10,10 +10,14 @@ from typing import Iterator, Mapping, Sequence
 from rich.cells import cell_len
 
 from treepool.cli.screen import coloured, printable
-from treepool.view.outcome import heading, rows, wait_texts
+from treepool.view.outcome import heading, names, rows, time_shown, wait_texts
 from treepool.view.replay import Outcome
 from treepool.view.table import GAP, Cell, lines
 from treepool.view.tally import Waits
+from treepool.view.words import plain
+
+#: Most jobs of a snapshot whose starts are listed.
+MAX_STARTS = 20
 
 
 def table(outcomes: Sequence[Outcome], width: int) -> Iterator[str]:
@@ -58,6 +62,25 @@ def _columns(
             if any(row):
                 found.append([(cell, "bold" if i < height else "") for cell in row])
         yield from lines((), found, width, "l" + "r" * len(some), paint=coloured)
+
+
+def starts_table(outcomes: Sequence[Outcome], width: int) -> Iterator[str]:
+    """When the first jobs that wait in a snapshot start: a row for each, a column for each rule."""
+    first = outcomes[0].starts[:MAX_STARTS]
+    if not first:
+        return
+    rows = [
+        [plain(told[0].job), *(time_shown(one.after) for one in told)]
+        for told in zip(*(outcome.starts[:MAX_STARTS] for outcome in outcomes))
+    ]
+    heads = ["job starts after", *names(outcomes)]
+    yield ""
+    yield from lines(heads, rows, width, "l" + "r" * len(outcomes), paint=coloured)
+    if len(outcomes[0].starts) > len(first):
+        yield f"{len(outcomes[0].starts) - len(first):,} more jobs: --json tells all"
+    yield "as if each job used all its time"
+    if any(one.after is None for outcome in outcomes for one in outcome.starts):
+        yield "-: not known, for it waits for jobs without a limit or nodes that are down"
 
 
 def _fitting(columns: Sequence[list[str]], room: int) -> Iterator[list[list[str]]]:

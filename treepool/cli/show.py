@@ -13,6 +13,8 @@ examples:
       the same for a file with a shape on each line, as a page with a slider over the jobs
   flux treepool show --instance --html now.html
       the running instance and its jobs
+  treepool show --snapshot now.json
+      an instance as it was when somebody took a snapshot
   treepool show --jobs 'slot=20/[core=4;gpu=1]' --ranks 0-3 --drained 7
       four of the nodes one by one; one that takes no jobs
   treepool show -R doc/fabric.json --domain x1000c0r1
@@ -48,13 +50,13 @@ MAX_REFUSALS = 10
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.usage = (
-        "treepool show [-R FILE | --cluster a|b | --instance] [--jobs SHAPE...] [options]"
+        "treepool show [-R FILE | --cluster a|b | --snapshot FILE | --instance] [--jobs SHAPE...] "
+        "[options]"
     )
     where = cluster.add_where(parser, instance=True)
     cluster.add_jobs(where)
     where.add_argument("--drained", metavar="IDS", help="ranks that are drained")
     cluster.add_placement(parser)
-    parser.set_defaults(locality=None)  # to see whether it was given
     shownodes.define(parser)
     form = parser.add_argument_group("output")
     form.add_argument("--json", action="store_true", help="a line of JSON for each fact")
@@ -71,13 +73,18 @@ def run(arguments: Namespace) -> int:
         raise Stop("argument --json: not with --svg or --html", USAGE)
     if arguments.instance:
         return _show_instance(arguments)
-    arguments.locality = arguments.locality or "preferred"
-    pool = cluster.pool(arguments)
+    taken = cluster.snapshot(arguments)
+    pool = cluster.pool(arguments, taken)
     down = cluster.ranks(pool, "--down", arguments.down)
     drained = cluster.ranks(pool, "--drained", arguments.drained)
     pool.mark_down(idset.encode(down | drained))
     named = shownodes.check(arguments, pool)
     jobs: list[Job] = []
+    about: list[str] = []
+    if taken is not None:
+        jobs, drained = taken.drawn, drained | taken.drained
+        about = [f"snapshot of {_date(taken.time)}: {taken.summary}"]
+        about += [windows.line(entry, taken.time) for entry in taken.windows]
     refused: list[str] = []
     for number, answer in cluster.run_jobs(pool, arguments.jobs):
         if isinstance(answer.outcome, Refusal):
@@ -85,7 +92,7 @@ def run(arguments: Namespace) -> int:
         else:
             jobs.append(Job.of(str(number), answer.shape, answer.outcome))
     picture = Picture.of(pool, jobs, drained=drained)
-    _write(arguments, picture, shownodes.chosen(arguments, picture, named))
+    _write(arguments, picture, shownodes.chosen(arguments, picture, named), about)
     for line in refused[:MAX_REFUSALS]:
         complain("treepool show", line)
     if len(refused) > MAX_REFUSALS:
@@ -100,17 +107,24 @@ def _show_instance(arguments: Namespace) -> int:
     live = instance.look()
     named = shownodes.check(arguments, live.pool)
     picture = live.picture
-    lines = []
-    if arguments.html is not None:
-        lines = [*instance.about(), *(windows.line(one, time.time()) for one in live.windows)]
-    _write(arguments, picture, shownodes.chosen(arguments, picture, named), lines)
-    if arguments.svg is None and arguments.html is None and not arguments.json:
-        for entry in live.windows:
-            out(windows.line(entry, time.time()))
+    head = instance.about() if arguments.html is not None else []
+    about = [windows.line(entry, time.time()) for entry in live.windows]
+    _write(arguments, picture, shownodes.chosen(arguments, picture, named), about, head)
     return DONE
 
 
-def _write(arguments: Namespace, picture: Picture, shown: Rows, about: Sequence[str] = ()) -> None:
+def _date(when: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
+
+
+def _write(
+    arguments: Namespace,
+    picture: Picture,
+    shown: Rows,
+    about: Sequence[str],
+    head: Sequence[str] = (),
+) -> None:
+    """Write *picture* in the forms asked for, with the lines *about*; a page begins with *head*."""
     if arguments.svg is not None:
         from treepool.view.svg import svg
 
@@ -118,7 +132,7 @@ def _write(arguments: Namespace, picture: Picture, shown: Rows, about: Sequence[
     if arguments.html is not None:
         from treepool.view.html import html
 
-        _write_file(arguments.html, html(picture, shown, about=about))
+        _write_file(arguments.html, html(picture, shown, about=[*head, *about]))
     if arguments.json:
         from treepool.view.facts import facts
 
@@ -130,6 +144,8 @@ def _write(arguments: Namespace, picture: Picture, shown: Rows, about: Sequence[
         encoding = getattr(sys.stdout, "encoding", None) or ""
         ascii_only = not encoding.lower().startswith("utf")
         draw(lambda width: text(picture, shown, width, ascii_only))
+        for line in about:
+            out(line)
 
 
 def _write_file(path: str, content: str) -> None:

@@ -4,7 +4,7 @@ what the file has. A line that starts with "warning:" names something that is
 legal but probably not meant.
 
 The file is an R (RFC 20) with or without a scheduling key, a scheduling key alone
-(RFC 49), a jobspec or the resources of one (RFC 14), test vectors, or a
+(RFC 49), a jobspec or the resources of one (RFC 14), test vectors, a snapshot, or a
 configuration of Flux in TOML. Its keys, or the end of its name, tell which,
 unless --as does.
 
@@ -44,6 +44,7 @@ from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
 from treepool.rfc.topo import read
+from treepool.view import snapshot
 
 #: Most kinds of nodes that are described; the others are only counted.
 MAX_KINDS = 4
@@ -209,6 +210,7 @@ _KINDS = {
         "jobspec", _jobspec_problems, lambda d: _of_resources(d["resources"]), jobcheck.warnings
     ),
     "resources": _Kind("resource list", jobspec.resource_problems, _of_resources),
+    "snapshot": _Kind("snapshot", snapshot.problems, lambda d: snapshot.read(d).summary),
     "configuration": _Kind(
         "configuration", configuration.problems, configuration.summary, configuration.warnings
     ),
@@ -222,4 +224,5 @@ _SIGNS = {
     "vectors": "vectors",
     "cluster": "vectors",
     "resources": "jobspec",
+    "pending": "snapshot",
 }

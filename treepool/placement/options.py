@@ -154,6 +154,12 @@ def check_mix(mix: Mix, localities: Sequence[str], above: Sequence[str]) -> None
             raise InvalidOption(f"mix: {shown(kind.shape)}: {e}") from None
 
 
+def changed(options: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """*options* of a pool after those that are *given*; another policy may not weigh locality."""
+    kept = {name: v for name, v in options.items() if name != "straddle" or "policy" not in given}
+    return {**kept, **given}
+
+
 def check_together(options: Mapping[str, object]) -> None:
     """Raise InvalidOption if *options* weigh what their policy does not.
 

@@ -40,24 +40,27 @@ def wait_texts(waits: Optional[Waits]) -> tuple[str, str, str]:
     """The number of jobs, their mean wait, and within how long 95 % of them started."""
     if waits is None:
         return "0", "-", "-"
-    return f"{waits.jobs:,}", _time(waits.mean), _time(waits.p95)
+    return f"{waits.jobs:,}", time_shown(waits.mean), time_shown(waits.p95)
 
 
 def _numbers(outcome: Outcome) -> dict[str, str]:
+    left = sum(start.start is None for start in outcome.starts) - outcome.nrefused
+    waiting = {"jobs with no start told": f"{left:,}"} if outcome.starts else {}
     found = {
         "jobs run": f"{outcome.jobs:,}",
         "jobs refused": f"{outcome.nrefused:,}",
-        "time in all": _time(outcome.span),
-        "until the last start": _time(outcome.last_start),
+        **waiting,
+        "time in all": time_shown(outcome.span),
+        "until the last start": time_shown(outcome.last_start),
         "cores in use": _percent(outcome.cores_used),
     }
     if outcome.gpus:
         found["GPUs in use"] = _percent(outcome.gpus_used)
         found["GPUs stranded"] = _percent(outcome.gpus_stranded)
-    found["wait, mean"] = _time(outcome.wait.mean)
-    found["wait, median"] = _time(outcome.wait.median)
-    found["wait, 95 % within"] = _time(outcome.wait.p95)
-    found["wait, longest"] = _time(outcome.wait.max)
+    found["wait, mean"] = time_shown(outcome.wait.mean)
+    found["wait, median"] = time_shown(outcome.wait.median)
+    found["wait, 95 % within"] = time_shown(outcome.wait.p95)
+    found["wait, longest"] = time_shown(outcome.wait.max)
     local = _percent(outcome.local / outcome.slots) if outcome.slots else "-"
     found["slots placed locally"] = local
     for spread in outcome.spreads:
@@ -83,7 +86,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _time(seconds: Optional[float]) -> str:
+def time_shown(seconds: Optional[float]) -> str:
     """A time in its usual one or two units: "3 h 05 min", "12.5 s"."""
     if seconds is None:
         return "-"

@@ -4,6 +4,10 @@ Time is that of the trace and jumps from event to event: jobs end, jobs are subm
 start as ``sched-treepool`` would start them, by the same Queue, in the order of priority, then of
 submission. A job ends after its duration, or at its limit if that is earlier. The plan only knows
 the limit, as in a real scheduler.
+
+The replay of a snapshot goes on from there: all jobs end at their limits, because nobody knows
+better, and those that wait keep their queues and priorities. What would start only after jobs
+without a limit have ended is not told.
 """
 
 from __future__ import annotations
@@ -17,14 +21,18 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InvalidInput, InvalidShape, Reason
 from treepool.placement.allocation import Allocation
-from treepool.placement.plan.jobs import Rule, Waiting, finish
+from treepool.placement.options import changed
+from treepool.placement.plan.jobs import CENTURY, FAR, Rule, Waiting, finish
 from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.windows import admitting
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 from treepool.rfc import jobspec
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.shape import parse_shape
+from treepool.view.model import OTHER
 from treepool.view.places import settled
+from treepool.view.snapshot import Pending, Snapshot
 from treepool.view.tally import Point, Tally, Waits, quantile
 from treepool.view.trace import InvalidTrace, TraceJob
 
@@ -44,7 +52,7 @@ class Rules:
 
     ``policy`` is fifo, easy or conservative; ``depth`` jobs get reservations. ``pool`` has the
     options of Pool. Without ``fabric``, jobs are placed as if nothing were known of what is above
-    the nodes.
+    the nodes. In the replay of a snapshot its own options hold but for those that are ``given``.
     """
 
     name: str = ""
@@ -52,6 +60,29 @@ class Rules:
     depth: float = 1
     pool: dict[str, str] = attrs.field(factory=dict)
     fabric: bool = True
+    given: frozenset[str] = frozenset()
+
+    def queue_rules(self, snapshot: Optional[Snapshot]) -> tuple[Rule, dict[str, Rule]]:
+        """The rule of all queues, and by name those of queues that have others."""
+        if snapshot is None or self.given & {"policy", "reservation-depth"}:
+            return Rule(self.policy, self.depth), {}
+        return snapshot.rules
+
+    def options(self, snapshot: Optional[Snapshot]) -> dict[str, str]:
+        """The options of the pool."""
+        return self.pool if snapshot is None else changed(snapshot.options, self.pool)
+
+
+@attrs.frozen
+class StartTime:
+    """When a job of a snapshot starts, in seconds since the epoch, and how long after the snapshot.
+
+    Both are None if that is not told.
+    """
+
+    job: str
+    start: Optional[float] = None
+    after: Optional[float] = None
 
 
 @attrs.frozen
@@ -75,6 +106,7 @@ class Outcome:
     smallest kind of domain that an idle node could offer. ``spreads`` are those of the localities
     above the nodes. ``refused`` names jobs that the cluster could never serve, with the reasons;
     ``nrefused`` is their number. ``cluster`` is a name for the cluster, if there are several.
+    ``starts`` has the jobs that waited in a snapshot.
     """
 
     rules: Rules
@@ -93,6 +125,7 @@ class Outcome:
     local: int
     spreads: tuple[Scatter, ...]
     curve: tuple[Point, ...]
+    starts: tuple[StartTime, ...] = ()
     cluster: str = ""
 
 
@@ -102,16 +135,25 @@ def replay(
     rules: Rules,
     progress: Callable[[float], None] = lambda done: None,
     watch: Optional[Watcher] = None,
+    snapshot: Optional[Snapshot] = None,
 ) -> Outcome:
     """Run *jobs*, in order of submission, on an idle cluster under *rules*.
 
-    *progress* receives the share of jobs that have ended, 0 to 1. Raises InvalidTrace for a job
-    whose request is invalid, and InvalidInput for invalid rules or an invalid cluster.
+    With a *snapshot*, the cluster is as it was there, and *jobs* are those that waited (see
+    ``continued``). *progress* receives the share of jobs that have ended, 0 to 1. Raises
+    InvalidTrace for a job whose request is invalid, and InvalidInput for invalid rules or an
+    invalid cluster.
     """
-    run = _Run(resource_set, jobs, rules, watch)
+    run = _Run(resource_set, jobs, rules, watch, snapshot)
     for done in run.events():
         progress(done)
     return run.outcome()
+
+
+def continued(snapshot: Snapshot) -> list[TraceJob]:
+    """The jobs that start one day if *snapshot* goes on: no queue of theirs is stopped."""
+    stopped = snapshot.stopped
+    return [job.traced for job in snapshot.pending if job.queue not in stopped]
 
 
 class _Run:
@@ -123,20 +165,28 @@ class _Run:
         jobs: Sequence[TraceJob],
         rules: Rules,
         watch: Optional[Watcher],
+        snapshot: Optional[Snapshot],
     ) -> None:
-        self.resource_set = resource_set
+        self.resource_set, self.snapshot = resource_set, snapshot
+        self.began = jobs[0].submit if jobs else 0.0
+        if snapshot is not None:
+            self.began = snapshot.time
+        options = rules.options(snapshot)
         #: The cluster with its fabric, which says whether a request is valid.
-        self.whole_pool = self.pool = Pool(resource_set, **rules.pool)
+        self.whole_pool = self.pool = self._pool(resource_set)
+        if "mix" in rules.pool:
+            self.pool.set_options(**options)
+        else:
+            self.pool.follow_options(**options)
         if not rules.fabric:
-            self.pool = Pool(_without_fabric(resource_set))
-            self.pool.follow_options(**rules.pool)
+            self.pool = self._pool(_without_fabric(resource_set))
+            self.pool.follow_options(**options)
         self.pool.set_expiration(0.0)
-        self.queue = Queue(self.pool, self, lambda: self.now, Rule(rules.policy, rules.depth))
+        self.queue = Queue(self.pool, self, lambda: self.now, *rules.queue_rules(snapshot))
         self.rules = rules
         self.jobs = jobs
         self.watch = watch
         self.tally = Tally(resource_set, self.pool.situation.policy.mix)
-        self.began = jobs[0].submit if jobs else 0.0
         self.now = 0.0
         self.running: list[tuple[float, int]] = []
         self.allocations: dict[int, Allocation] = {}
@@ -144,6 +194,33 @@ class _Run:
         self.nrefused = 0
         self.ran = 0
         self._requests: dict[tuple[str, str], Request] = {}
+        #: Of a snapshot: its jobs by the place of each in it, and when each started.
+        self.waited: dict[str, Pending] = {}
+        self.starts: dict[str, StartTime] = {}
+        if snapshot is not None:
+            self._go_on(snapshot)
+
+    def _pool(self, resource_set: ResourceSet) -> Pool:
+        if self.snapshot is None:
+            return Pool(resource_set)
+        return self.snapshot.pool(resource_set, self.began)
+
+    def _go_on(self, snapshot: Snapshot) -> None:
+        """Let the windows and the running jobs of *snapshot* be there."""
+        self.waited = {job.traced.place: job for job in snapshot.pending}
+        self.starts = {traced.name: StartTime(traced.name) for traced in self.jobs}
+        self.windows, names = snapshot.windows_since(self.began), snapshot.names
+        self.queue.set_windows(self.windows)
+        for jobid, end in self.pool.job_end_times():
+            job = self.pool.job(jobid)
+            assert job is not None
+            allocation = self.allocations[jobid] = Allocation(self.pool.inventory, job.parts, 1)
+            heapq.heappush(self.running, (end or CENTURY, jobid))
+            self.tally.hold(allocation)
+            if self.watch is not None:
+                name, length = names.get(jobid, OTHER), end or CENTURY
+                traced = TraceJob("", name, self.began, length, length, "had this already")
+                self.watch(traced, self.began, allocation)
 
     def events(self) -> Iterator[float]:
         """Run all events; regularly yields the share of jobs that have ended."""
@@ -152,8 +229,10 @@ class _Run:
         while submitted < total or self.running or self.queue.jobs:
             time = self.running[0][0] if self.running else math.inf
             if submitted < total:
-                time = min(time, self.jobs[submitted].submit - self.began)
+                time = min(time, self._arrival(submitted))
             time = min(time, self.queue.next_time)
+            if self.snapshot is not None and time >= FAR:  # only jobs without a limit end then
+                return
             if time == math.inf:
                 self._give_up()
                 continue
@@ -163,13 +242,17 @@ class _Run:
                 number = heapq.heappop(self.running)[1]
                 self.pool.free(number)
                 self.tally.end(self.allocations.pop(number))
-            while submitted < total and self.jobs[submitted].submit - self.began <= time:
+            while submitted < total and self._arrival(submitted) <= time:
                 self._submit(submitted + 1, self.jobs[submitted])
                 submitted += 1
             finish(self.queue.run())
             if count % _STRIDE == 0:
-                yield (self.ran - len(self.running) + self.nrefused) / total
+                yield max(0, self.ran - len(self.running) + self.nrefused) / max(1, total)
             count += 1
+
+    def _arrival(self, number: int) -> float:
+        """When a job is submitted; one of a snapshot is there from the beginning."""
+        return 0.0 if self.snapshot is not None else self.jobs[number].submit - self.began
 
     def outcome(self) -> Outcome:
         """The numbers, after all events."""
@@ -195,6 +278,7 @@ class _Run:
             local=tally.local,
             spreads=tuple(_spread(name, sorted(v)) for name, v in tally.spreads.items()),
             curve=tuple(tally.curve.points()),
+            starts=tuple(self.starts.values()),
         )
 
     # -- jobs come
@@ -211,8 +295,21 @@ class _Run:
         new = self.queue.waiting(
             number, traced.priority, limited, frozenset(), traced.queue, submitted, self.now
         )
+        if self.snapshot is not None:
+            new = self._waiting(number, self.snapshot, limited, submitted)
         self.queue.add(new)
         self.tally.submit()
+
+    def _waiting(
+        self, number: int, snapshot: Snapshot, request: Request, submitted: float
+    ) -> Waiting:
+        """A job of *snapshot* as the queue sees it."""
+        job = self.waited[self.jobs[number - 1].place]
+        user, queues = snapshot.owner_of(job)
+        leave = admitting(self.windows, user, queues)
+        return self.queue.waiting(
+            number, job.priority, request, leave, queues[0], submitted, self.now, user
+        )
 
     def _request(self, traced: TraceJob) -> Request:
         """The request of *traced* without its duration; equal requests share the object.
@@ -264,6 +361,8 @@ class _Run:
         wait = max(0.0, self.now - (traced.submit - self.began))
         ask = settled(self.pool.situation, request, allocation.parts)
         self.tally.start(self.now, wait, ask, allocation)
+        if self.snapshot is not None:
+            self.starts[traced.name] = StartTime(traced.name, self.began + self.now, self.now)
         if self.watch is not None:
             self.watch(traced, self.began + self.now, allocation)
 

@@ -182,6 +182,11 @@ class Tally:
                 self.slots += slots * count
                 self.local += local * count
 
+    def hold(self, allocation: Allocation) -> None:
+        """Count what a job has that runs from the beginning."""
+        for ranks, cores, gpus in allocation.parts:
+            self._change(ranks, cores, gpus, True)
+
     def end(self, allocation: Allocation) -> None:
         """Count a job that ends."""
         for ranks, cores, gpus in allocation.parts:
