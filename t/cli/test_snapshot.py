@@ -159,7 +159,6 @@ def test_explain_of_a_shape_counts_the_running_jobs(treepool):
         (("replay", *HERE, "--synthetic", "3"), 2, "one of TRACE, --synthetic N and --snapshot"),
         (("replay", *HERE, "x.jsonl"), 2, "one of TRACE, --synthetic N and --snapshot"),
         (("replay", *HERE, "-R", "x"), 2, "not allowed with"),
-        (("replay", *HERE, "--print"), 2, "--print"),
         (("replay", *HERE, "--compare", "mix=1*slot/numa{x}"), 1, "--compare: mix: "),
         (("replay", "--snapshot", "no.json"), 2, "no.json: cannot be read"),
         (("show", *HERE, "--instance"), 2, "not allowed with"),

@@ -176,6 +176,7 @@ def test_a_table_of_jobs_with_the_name_and_nodes_like_it_are_inert(treepool, nam
         assert inert(result.out + result.err), argv
 
 
+@pytest.mark.parametrize("name", ALL, ids=_short)
 def test_a_snapshot_with_the_name_is_shown_inertly(treepool, name):
     word = name[:128]
     job = {"user": word, "name": word}

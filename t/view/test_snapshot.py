@@ -148,8 +148,9 @@ def test_running_jobs_end_at_their_limits_and_the_others_start_in_their_order():
     value = document(BUSY, [("c", "slot=2/node{x}", 30), ("d", "slot=1/core=4", 200)])
     assert starts(value) == {"c": 100, "d": 130}
     told = run(value)
-    assert (told.wait_max, told.jobs, told.span) == (140, 2, 330)
-    assert told.cores_used == pytest.approx((800 + 200 + 480 + 800) / (16 * 330))
+    assert (told.wait.max, told.jobs, told.span) == (140, 2, 330)
+    assert told.last_start == 130
+    assert told.cores_used == pytest.approx((800 + 200 + 480) / (16 * 130))
 
 
 def test_what_would_be_if_the_policy_were_another():
