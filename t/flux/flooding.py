@@ -15,6 +15,7 @@ import flux
 #: What is asked: an answer that costs the module next to nothing, and one that costs more.
 QUESTIONS = (
     ("sched-treepool.numbers", {}),
+    ("sched-treepool.totals", {}),
     (
         "sched-treepool.ask",
         {

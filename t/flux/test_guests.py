@@ -135,8 +135,9 @@ def test_in_private_mode_a_guest_is_told_what_is_used_not_by_how_many_jobs_nor_u
     used = {"id": None, "parts": [["0-3", "0-119", "0-7"]], "expiration": 0}
     try:
         assert others() == [used]
-        with pytest.raises(Failed, match="private here"):
-            answers(private, "numbers")
+        for name in ("numbers", "totals"):
+            with pytest.raises(Failed, match="private here"):
+                answers(private, name)
     finally:
         private.flux("cancel", *jobs)
         for job in jobs:
@@ -166,11 +167,18 @@ def test_in_private_mode_nobody_is_told_how_many_jobs_of_others_are_ahead_of_his
 def test_a_guest_gets_the_numbers(busy):
     lines = said(busy, "status", "--prometheus").splitlines()
     assert "treepool_jobs_with_resources 1" in lines
-    assert 'treepool_queue_waiting_jobs{queue="batch"} 2' in lines
-    assert 'treepool_queue_reserved_jobs{queue="batch"} 1' in lines
-    assert "treepool_free_cores 120" in lines
+    assert 'treepool_waiting_jobs{queue="batch",reason="in-use"} 2' in lines
+    assert 'treepool_reserved_jobs{queue="batch"} 1' in lines
+    assert 'treepool_queue_cores{queue="debug",state="free"} 120' in lines
     samples = [line.rpartition(" ")[2] for line in lines if not line.startswith("#")]
     assert all(float(sample) >= 0 for sample in samples)
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--prometheus",)])
+def test_what_each_user_has_is_for_the_owner(busy, form):
+    done = guest(busy, "status", "--user", *form)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "treepool status: totals of users are for the owner of the instance\n"
 
 
 @pytest.mark.parametrize("words", [["status"], ["show", "--instance"]])

@@ -124,6 +124,38 @@ def test_the_numbers_are_for_a_textfile_collector(busy):
     assert busy.run("treepool", "status", "--watch", "nan").returncode == 2
 
 
+def test_the_states_of_nodes_cores_and_gpus_add_up_to_what_flux_has(busy):
+    said = busy.flux("treepool", "status", "--prometheus")
+    for place, what in enumerate(("nodes", "cores", "gpus")):
+        found = re.findall(rf'^treepool_{what}{{state="(\w+)"}} (\d+)$', said, re.M)
+        numbers = {state: int(number) for state, number in found}
+        assert sum(numbers.values()) == busy.resources("all")[place]
+        if what != "nodes":  # Flux counts a node as free and as allocated if it is both
+            for state in ("free", "allocated"):
+                assert numbers[state] == busy.resources(state)[place]
+        assert bool(numbers["drained"]) == (what != "gpus"), "jobs have all GPUs of the node"
+
+
+def test_a_queue_and_a_reason_have_the_jobs_that_wait_for_them(busy):
+    said = busy.flux("treepool", "status", "--prometheus")
+    found = re.findall(r'^treepool_waiting_jobs{queue="",reason="(.*)"} ([1-9]\d*)$', said, re.M)
+    assert dict(found) == {"down": "1", "in-use": "1"}
+
+
+def test_the_owner_sees_what_each_user_has(busy):
+    user = getpass.getuser()
+    found = [
+        json.loads(x) for x in busy.flux("treepool", "status", "--user", "--json").splitlines()
+    ]
+    conforms(found[0], "status-user")
+    assert found[0] == {"version": 1, "user": user, "running": 2, "waiting": 2, "nodes": 2,
+                        "cores": busy.resources("allocated")[1], "gpus": 12}  # fmt: skip
+    assert re.search(rf"^{user} +2 +2 +2 ", busy.flux("treepool", "status", "--user"), re.M)
+    said = busy.flux("treepool", "status", "--user", "--prometheus").splitlines()
+    assert f'treepool_user_gpus{{user="{user}"}} 12' in said
+    assert "treepool_user" not in busy.flux("treepool", "status", "--prometheus")
+
+
 def test_the_digest_of_a_node_is_for_programs_too(busy):
     (line,) = map(json.loads, busy.flux("treepool", "digest", "--json").splitlines())
     conforms(line, "digest")

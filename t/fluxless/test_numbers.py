@@ -64,6 +64,7 @@ def test_a_pass_that_is_interrupted_is_one_pass_and_waiting_does_not_count(monke
     assert list(passes.timed(work(3.0, 4.0))) == [None, None]
     assert passes.to_dict() == {
         "count": 1,
+        "sum": 8.0,
         "median": 8.0,
         "p99": 8.0,
         "worst": 8.0,
@@ -96,4 +97,5 @@ def test_a_step_is_the_work_between_two_looks_for_events(monkeypatch):
     for seconds in (0.001, 0.03, 0.02):
         clock[0] += seconds
         calls[0]()
-    assert steps.to_dict() == {"count": 3, "long": 1, "worst": pytest.approx(0.03)}
+    told = {"count": 3, "long": 1, "sum": pytest.approx(0.051), "worst": pytest.approx(0.03)}
+    assert steps.to_dict() == told

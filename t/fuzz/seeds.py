@@ -235,6 +235,8 @@ ASKED = (
     'job\n{"id": 2}',
     "look\n{}",
     "numbers\n",
+    'totals\n{"drained": "0-1,5"}',
+    'totals\n{"users": true}',
 )
 
 #: What sacct prints, and a table of another program.

@@ -1,12 +1,14 @@
 """What CI and the packages of packaging/ name is there, and agrees with pyproject.toml."""
 
 import ast
+import json
 import re
 from pathlib import Path
 
 import yaml
 
 from commandline import REPOSITORY
+from metrics import printed
 from treepool import __version__
 from treepool.flux import site
 
@@ -48,3 +50,63 @@ def test_the_workflow_runs_targets_that_there_are():
     run = [step["run"] for step in steps if step.get("run", "").startswith("make")]
     targets = re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.M)
     assert {command.split()[1] for command in run} == {"check", "ci"} <= set(targets)
+
+
+# -- the dashboard
+
+DASHBOARD = json.loads((REPOSITORY / "packaging" / "grafana" / "treepool.json").read_text())
+
+LABEL = re.compile(r'([a-z]+)=~?"((?:[^"\\]|\\.)*)"')
+
+
+def series():
+    """The labels and their values of each metric that is printed."""
+    found = {}
+    for line in printed():
+        if not line.startswith("#"):
+            name, _, labels = line.rpartition(" ")[0].partition("{")
+            known = found.setdefault(name, {"instance": {"$instance"}})
+            for label, value in LABEL.findall(labels):
+                known.setdefault(label, set()).add(value)
+    return found
+
+
+def targets():
+    return [
+        (panel["title"], target) for panel in DASHBOARD["panels"] for target in panel["targets"]
+    ]
+
+
+def test_the_dashboard_shows_metrics_and_labels_that_are_printed():
+    known = series()
+    for title, target in targets():
+        selected = re.findall(r"(treepool_\w+)\{(.*?)\}", target["expr"])
+        assert len(selected) == target["expr"].count("treepool_") > 0, title
+        grouped = [
+            label
+            for by in re.findall(r"by \(([^)]*)\)", target["expr"])
+            for label in by.split(", ")
+        ]
+        for name, matchers in selected:
+            assert name in known, title
+            pairs = LABEL.findall(matchers)
+            assert "instance" in dict(pairs), f"{title}: of the instances that are chosen"
+            for label, value in pairs:
+                assert value in known[name].get(label, ()), (title, name, label)
+            assert set(grouped) <= set(known[name]), (title, name)
+        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= set(grouped), title
+
+
+def test_the_dashboard_has_rates_of_counters_and_values_of_gauges():
+    counters = {name for name in series() if name.endswith(("_total", "_sum", "_count"))}
+    for title, target in targets():
+        rated = re.findall(r"(?:rate|increase)\((treepool_\w+)\{", target["expr"])
+        selected = re.findall(r"(treepool_\w+)\{", target["expr"])
+        assert [name for name in selected if name in counters] == rated, title
+
+
+def test_the_variables_of_the_dashboard_are_defined():
+    names = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    assert set(re.findall(r"\$\{?(\w+)", json.dumps(DASHBOARD["panels"]))) == names
+    (asked,) = re.findall(r"label_values\((\w+), instance\)", json.dumps(DASHBOARD["templating"]))
+    assert asked in series()

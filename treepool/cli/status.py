@@ -10,8 +10,9 @@ examples:
   flux treepool status --jobs                 where do jobs sit?
   flux treepool status --gpus --watch         every GPU, again every two seconds
   flux treepool status --gpus --json | jq 'select(.state == "free")'
+  flux treepool status --user                 what has each user? (for the owner)
   flux treepool status --prometheus > /var/lib/node_exporter/treepool.prom
-      the scheduler's numbers, for a textfile collector
+      the scheduler's numbers, for a textfile collector; --user adds those of users
 
 exit status:
   0 done; 1 the instance cannot be read; 2 usage, or there is no instance
@@ -40,6 +41,11 @@ def define(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--domains", action="store_true", help="a line for each switch, rack, ... above the nodes"
     )
+    parser.add_argument(
+        "--user",
+        action="store_true",
+        help="a line for each user: what runs and waits (only for the owner of the instance)",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print lines of JSON")
     form.add_argument(
@@ -63,8 +69,11 @@ def run(arguments: Namespace) -> int:
         with instance.asking():
             from treepool.flux import client
 
-            numbers = client.ask(client.connected(), "numbers")
-        out("\n".join(prometheus.text(numbers)))
+            handle = client.connected()
+            numbers = client.ask(handle, "numbers")
+            totals = client.totals(handle, arguments.user)
+            users = status.user_lines(totals.get("users", {}), client.user_name)
+        out("\n".join(prometheus.text(numbers, totals, users)))
     elif arguments.json:
         for fact in _facts(arguments):
             out_json(fact)
@@ -96,6 +105,8 @@ def _facts(arguments: Namespace) -> Iterator[Any]:
     """The JSON objects: GPUs, jobs, what is above the nodes, windows, and last the totals."""
     live = instance.look(waiting=arguments.jobs)
     picture = live.picture
+    if arguments.user:
+        yield from _users()
     if arguments.gpus:
         yield from status.gpu_lines(picture, live.jobs)
     if arguments.jobs:
@@ -114,8 +125,17 @@ def _facts(arguments: Namespace) -> Iterator[Any]:
     yield {"totals": totals, "drained": live.drains}
 
 
+def _users() -> list[status.UserLine]:
+    """What each user has; raises Stop."""
+    with instance.asking():
+        from treepool.flux import client
+
+        totals = client.totals(client.connected(), users=True)
+        return status.user_lines(totals["users"], client.user_name)
+
+
 def _text(arguments: Namespace) -> Iterator[str]:
-    from treepool.cli.statustable import domain_table, gpu_table, job_table
+    from treepool.cli.statustable import domain_table, gpu_table, job_table, user_table
 
     live = instance.look(waiting=arguments.jobs)
     picture = live.picture
@@ -134,6 +154,9 @@ def _text(arguments: Namespace) -> Iterator[str]:
         )
     for entry in live.windows:
         yield windows.line(entry, time.time())
+    if arguments.user:
+        yield ""
+        yield from user_table(_users(), width())
     if arguments.gpus:
         yield ""
         yield from gpu_table(list(status.gpu_lines(picture, live.jobs)), width())

@@ -8,7 +8,7 @@ from treepool.cli.screen import coloured
 from treepool.rfc.windows import WindowEntry, clock
 from treepool.view import windows
 from treepool.view.areas import DomainLine
-from treepool.view.status import GpuLine, JobLine
+from treepool.view.status import GpuLine, JobLine, UserLine
 from treepool.view.table import Cell, lines
 
 _COLOURS = {"free": "green", "down": "red", "drained": "yellow"}
@@ -52,6 +52,16 @@ def job_table(jobs: Sequence[JobLine], now: float, width: int) -> Iterator[str]:
         rows.append([*what, (fitness, colour), line.domains, line.placement or line.note])
     names = ("job", "user", "name", "state", "for", "fitness", "in", "placement")
     return lines(names, rows, width, paint=coloured)
+
+
+def user_table(users: Sequence[UserLine], width: int) -> Iterator[str]:
+    """A row for each user."""
+    names = ("user", "running", "waiting", "nodes", "cores", "GPUs")
+    rows: list[list[Cell]] = []
+    for line in users:
+        numbers = line.running, line.waiting, line.nodes, line.cores, line.gpus
+        rows.append([line.user, *(f"{number:,}" for number in numbers)])
+    return lines(names, rows, width, "lrrrrr", paint=coloured)
 
 
 def window_table(

@@ -98,6 +98,7 @@ class Annotator:
                 else:
                     why = yield from why_waiting(self._queue, job, time.time(), name_of, free)
                     if job.jobid in jobs:
+                        self._submissions[job.jobid].code = why.code
                         self._tell(job.jobid, reason_pending=why.message)
             yield
 

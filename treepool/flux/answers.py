@@ -15,7 +15,7 @@ from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, Option
 
 from flux.util import parse_fsd
 
-from treepool.errors import InfeasibleRequest, InvalidJobspec
+from treepool.errors import InfeasibleRequest, InvalidIdset, InvalidJobspec
 from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
 from treepool.flux.outlook import Estimate, Outlook
@@ -32,7 +32,8 @@ from treepool.rfc import idset, jobspec
 from treepool.rfc.queues import Queues, inner
 from treepool.rfc.quote import did_you_mean
 
-#: The requests are ``sched-treepool.look``, ``.job``, ``.ask``, ``.numbers`` and ``.window-list``.
+#: The requests are ``sched-treepool.look``, ``.job``, ``.ask``, ``.numbers``, ``.totals`` and
+#: ``.window-list``.
 TOPIC = "sched-treepool."
 
 #: The key of Flux's configuration that hides jobs from other users.
@@ -86,6 +87,9 @@ class Source(Protocol):
     def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats`` shows."""
 
+    def totals(self, drained: int, by_user: bool) -> Generator[None, None, dict[str, Any]]:
+        """What is used for what, and by whom; *drained* are ranks (bitmask)."""
+
     def windows(self) -> list[dict[str, Any]]:
         """The windows that are not over, and where each is kept."""
 
@@ -102,6 +106,7 @@ class Answers:
             "job": self._job,
             "ask": self._ask,
             "numbers": self._numbers,
+            "totals": self._totals,
             "window-list": self._windows,
         }
         self._watchers = [
@@ -272,9 +277,28 @@ class Answers:
     # -- numbers
 
     def _numbers(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        self._check_counts(asker)
+        yield (yield from self._source.numbers())
+
+    def _totals(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        self._check_counts(asker)
+        drained, by_user = payload.get("drained", ""), payload.get("users", False)
+        if not isinstance(drained, str):
+            raise Refused(errno.EPROTO, "/drained: must be an idset")
+        if not isinstance(by_user, bool):
+            raise Refused(errno.EPROTO, "/users: must be true or false")
+        if by_user and not asker.privileged:
+            raise Refused(errno.EPERM, "totals of users are for the owner of the instance")
+        try:
+            ranks = idset.decode(drained)
+        except InvalidIdset as e:
+            raise Refused(errno.EINVAL, f"/drained: {e}") from None
+        yield (yield from self._source.totals(ranks, by_user))
+
+    def _check_counts(self, asker: Asker) -> None:
+        """Raise Refused if *asker* may not know how many jobs others have."""
         if not self._sees_all(asker):
             raise Refused(errno.EPERM, "they count the jobs of others, which are private here")
-        yield (yield from self._source.numbers())
 
     # -- windows
 

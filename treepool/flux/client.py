@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import math
+import pwd
 import re
+from functools import lru_cache
 from typing import Any, Iterable, Iterator, Mapping, Optional
 
 import attrs
@@ -118,6 +120,22 @@ def parts_of(shown: Any) -> tuple[Held, ...]:
         (tuple(idset.iterate(idset.decode(ranks))), idset.decode(cores), idset.decode(gpus))
         for ranks, cores, gpus in shown
     )
+
+
+@lru_cache(maxsize=None)
+def user_name(userid: int) -> str:
+    """The name of a user; the id as a text if he has none here."""
+    try:
+        return pwd.getpwuid(userid).pw_name
+    except KeyError:
+        return str(userid)
+
+
+def totals(handle: Any, users: bool = False) -> Any:
+    """The answer to the question for totals, with those of *users* if asked for; raises OSError."""
+    drained = handle.rpc("resource.status", nodeid=0).get().get("drain") or {}
+    ranks = idset.union(map(idset.decode, drained))
+    return ask(handle, "totals", {"drained": idset.encode(ranks), "users": users})
 
 
 # -- jobs and shapes

@@ -7,10 +7,8 @@ the instance, who may also read the jobs' Rs.
 from __future__ import annotations
 
 import errno
-import pwd
 import time
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any, Iterator, Mapping, Optional
 
 import attrs
@@ -118,7 +116,7 @@ def about() -> list[str]:
     jobid = _attribute(handle, "jobid")
     here = f"job {jobid} of the instance around it" if jobid else "the system's or a user's own"
     host, owner = _attribute(handle, "hostname"), _attribute(handle, "security.owner")
-    user = user_name(int(owner)) if owner.isdigit() else "?"
+    user = client.user_name(int(owner)) if owner.isdigit() else "?"
     when = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     lines = [f"Flux instance ({here}) of {user} at {host}, {when}"]
     try:
@@ -174,7 +172,7 @@ def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Runnin
     jobid, title = int(job["id"]), str(job.get("name", ""))
     return Running(
         Job(JobID(jobid).f58, title, held.get(jobid, ())),
-        user_name(int(job["userid"])),
+        client.user_name(int(job["userid"])),
         title,
         statetostr(job["state"]),
         since=float(job.get("t_run", 0)) or float(job.get("t_submit", 0)),
@@ -187,15 +185,6 @@ def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Runnin
 def _reason(why: Any) -> str:
     """Why nodes are drained, from ``resource.status``."""
     return str(why.get("reason") or "") if isinstance(why, dict) else ""
-
-
-@lru_cache(maxsize=None)
-def user_name(userid: int) -> str:
-    """The name of a user, or the number if there is no name."""
-    try:
-        return pwd.getpwuid(userid).pw_name
-    except KeyError:
-        return str(userid)
 
 
 def _resources(handle: Any) -> ResourceSet:

@@ -31,7 +31,7 @@ class Passes:
         self._last: deque[float] = deque(maxlen=_PASSES)
         self._spent = 0.0
         self._count = 0
-        self._worst = 0.0
+        self._sum = self._worst = 0.0
 
     def timed(self, work: Iterator[None]) -> Iterator[None]:
         """*work*, which is one pass, or goes on with one that was interrupted."""
@@ -45,6 +45,7 @@ class Passes:
                 self._spent += time.perf_counter() - began
                 self._last.append(self._spent)
                 self._worst = max(self._worst, self._spent)
+                self._sum += self._spent
                 self._count += 1
                 self._spent = 0.0
                 return
@@ -56,6 +57,7 @@ class Passes:
         ordered = sorted(self._last) or [0.0]
         return {
             "count": self._count,
+            "sum": self._sum,
             "median": ordered[len(ordered) // 2],
             "p99": ordered[len(ordered) * 99 // 100],
             "worst": self._worst,
@@ -73,7 +75,7 @@ class Steps:
         self._watcher = handle.prepare_watcher_create(guarded(handle, lambda *_: self._end()))
         #: When the present step began; None before the first.
         self._began: Optional[float] = None
-        self._worst = 0.0
+        self._sum = self._worst = 0.0
         self._count = self._long = 0
         self._watcher.start()
 
@@ -84,12 +86,18 @@ class Steps:
             return
         spent = now - began
         self._count += 1
+        self._sum += spent
         self._long += spent > _LONG
         self._worst = max(self._worst, spent)
 
     def to_dict(self) -> dict[str, float]:
-        """How many steps there were, how many were long, and the longest in seconds."""
-        return {"count": self._count, "long": self._long, "worst": self._worst}
+        """How many steps there were, and how many were long; all and the longest in seconds."""
+        return {
+            "count": self._count,
+            "long": self._long,
+            "sum": self._sum,
+            "worst": self._worst,
+        }
 
 
 class Numbers:

@@ -30,6 +30,7 @@ from treepool.flux.protocol import Protocol
 from treepool.flux.runner import Precedence, Work
 from treepool.flux.submissions import Submission, Submissions
 from treepool.flux.topology import Topology
+from treepool.flux.totals import totals
 from treepool.flux.windows import Windows, in_kvs
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Rule, Waiting
@@ -338,6 +339,11 @@ class TreepoolScheduler(Protocol):
     def windows(self) -> list[dict[str, Any]]:
         """The windows that are not over, and where each is kept."""
         return self._windows.listed()
+
+    def totals(self, drained: int, by_user: bool) -> Generator[None, None, dict[str, Any]]:
+        """What is used for what, and by whom; *drained* are ranks (bitmask)."""
+        queues, waits = self._configuration.queues, self._submissions.waits()
+        return totals(self.queue, queues, waits, drained, self.user_of if by_user else None)
 
     def stats(self, msg: Any) -> None:
         """Answer ``stats-get`` as the question for the numbers."""

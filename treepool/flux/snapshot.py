@@ -16,7 +16,8 @@ from flux.job.info import statetostr
 from treepool import __version__
 from treepool.errors import InvalidInput
 from treepool.flux import client
-from treepool.flux.live import Live, looked_up, user_name
+from treepool.flux.client import user_name
+from treepool.flux.live import Live, looked_up
 from treepool.flux.windownames import user_id
 from treepool.placement.held import HELD_BACK, held_in
 from treepool.placement.nodes.state import Held

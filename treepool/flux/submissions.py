@@ -24,7 +24,7 @@ import time
 from collections import deque
 from errno import ENOSYS
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional
 
 import attrs
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:  # they import flux, and this does not
     from treepool.flux.runner import Inbox
     from treepool.flux.topology import Topology
     from treepool.flux.windows import Windows
+
+#: Why a job waits, if that is no Reason: it is held or ready, or nobody has looked yet.
+HELD, UNKNOWN = "held-back", "unknown"
 
 #: Places in the queue, as a heap. A job has one more place there for each new priority: only the
 #: latest counts.
@@ -60,9 +63,11 @@ class Submission:
     jobspec: Mapping[str, Any]
     #: Where it is held or ready; None while it waits in the queue.
     heap: Optional[Heap] = None
-    #: The annotations that it has, and when it was last told why it waits (monotonic seconds).
+    #: The annotations that it has; when it was last told why it waits (monotonic seconds), and the
+    #: code of that reason.
     told: dict[str, Any] = attrs.field(factory=dict)
     told_why: float = -math.inf
+    code: str = UNKNOWN
 
     @property
     def queue(self) -> str:
@@ -86,6 +91,7 @@ class Submission:
     def withdraw(self) -> None:
         """Take back what it was told."""
         self.tell(dict.fromkeys(self.told))
+        self.code = UNKNOWN
 
 
 class Submissions:
@@ -138,6 +144,16 @@ class Submissions:
     def is_held(self, jobid: int) -> bool:
         """Whether a job is not in the queue yet."""
         return jobid in self._jobs and self._jobs[jobid].heap is not None
+
+    def waits(self) -> Iterator[tuple[str, int, str]]:
+        """Of each job: the queue in whose order it stands, its user, and why it waits (a code)."""
+        line_of, jobs = self._configuration.queues.line, self._queue.jobs
+        for submission in list(self._jobs.values()):
+            job = jobs.get(submission.jobid)
+            if job is not None:
+                yield job.queue, job.user, submission.code
+            elif submission.jobid in self._jobs:
+                yield line_of(submission.queue), submission.userid, HELD
 
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job; None if it is over."""

@@ -27,6 +27,8 @@ QUEUES = {
 QUESTIONS = (
     ("look", {}),
     ("numbers", {}),
+    ("totals", {"drained": "0-1"}),
+    ("totals", {"users": True}),
     ("job", {"id": 1}),
     ("job", {"id": 3}),
     ("job", {"id": None}),
