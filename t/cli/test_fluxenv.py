@@ -1,5 +1,6 @@
 """``treepool flux-env`` as a command; what Flux makes of it is in t/flux."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -154,6 +155,8 @@ def test_an_installation_that_is_reached_through_a_link_is_removed_with_its_own(
 #: A Flux whose module answers with the file ``stats`` beside it.
 FLUX = r"""#!/bin/sh
 case "$*" in
+"config get --default={} ingest.validator") cat "$(dirname "$0")/validator" ;;
+"config get"*) exit 1 ;;
 config*) dirname "$0" ;;
 version) echo "flux-core: 0.88.0" ;;
 python*) echo '["/bin/python", "3.11.2", null]' ;;
@@ -162,18 +165,56 @@ esac
 """
 
 
+@pytest.fixture
+def answering(treepool, copy, monkeypatch, tmp_path):
+    """``answering(**files)`` is the check in an instance that answers with these files."""
+
+    def answering(**files):
+        flux = tmp_path / "flux"
+        flux.write_text(FLUX)
+        flux.chmod(0o755)
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        return treepool("flux-env", "--check", "--prefix", copy())
+
+    return answering
+
+
 @pytest.mark.parametrize(
     "stats",
     ["", "[]", "[" * 100_000, '{"version": ["\\u001b[31m"]}', '{"version": "\\u001b[31m"}'],
     ids=lambda stats: stats[:9],
 )
-def test_check_in_an_instance_that_answers_anything(treepool, copy, monkeypatch, tmp_path, stats):
-    flux = tmp_path / "flux"
-    flux.write_text(FLUX)
-    flux.chmod(0o755)
-    (tmp_path / "stats").write_text(stats)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    result = treepool("flux-env", "--check", "--prefix", copy())
+def test_check_in_an_instance_that_answers_anything(answering, stats):
+    result = answering(stats=stats, validator=stats)
     assert result.status == 1
     assert "PROBLEM: flux module reload sched-treepool" in result.out.splitlines()[-1]
     assert well_behaved(result)
+
+
+@pytest.mark.parametrize(
+    ("validator", "told"),
+    [
+        ({"plugins": ["jobspec", "feasibility"]}, "on in this instance"),
+        ({}, 'ingest.validator.plugins = ["jobspec", "feasibility"]'),
+        (
+            {"plugins": ["jobspec", "x"]},
+            'ingest.validator.plugins = ["jobspec", "x", "feasibility"]',
+        ),
+        ({"disable": True, "plugins": ["feasibility"]}, "off in this instance"),
+        ({"plugins": 5}, "off in this instance"),
+        ({"plugins": ["\x1b" * 9999]}, "off in this instance"),
+    ],
+)
+def test_check_tells_whether_jobs_that_can_never_run_are_refused_at_the_prompt(
+    answering, validator, told
+):
+    result = answering(stats="{}", validator=json.dumps(validator))
+    (line,) = [line for line in result.out.splitlines() if line.startswith("feasibility check")]
+    assert told in line and "PROBLEM" not in line, "it is the site's choice"
+    assert len(line) < 400 and well_behaved(result)
+
+
+def test_check_says_nothing_of_that_where_no_flux_tells(answering):
+    assert "feasibility" not in answering(stats="{}", validator="no JSON").out

@@ -198,6 +198,11 @@ def test_a_configuration_that_is_reloaded_holds(walk):
     assert "yearly" in said(walk, "Windows", 1)
 
 
+def test_the_check_of_feasibility_is_on_once_it_is_configured(walk):
+    lines = said(walk, "Jobs that can never run").splitlines()
+    assert "feasibility check  on in this instance" in lines
+
+
 def test_after_the_upgrade_the_new_version_runs(walk):
     assert "this instance      sched-treepool" in said(walk, "Upgrade")
     assert "PROBLEM" not in said(walk, "Upgrade")
@@ -206,7 +211,7 @@ def test_after_the_upgrade_the_new_version_runs(walk):
 def test_after_the_removal_nothing_of_it_is_left(walk):
     ours = {
         f"/etc/flux/system/{name}"
-        for name in ("conf.d/resource.toml", "conf.d/key.toml", "key.json")
+        for name in ("conf.d/resource.toml", "conf.d/key.toml", "conf.d/ingest.toml", "key.json")
     }
     assert {path for path in walk["left"] if not path.startswith("/var/tmp/")} == ours
 

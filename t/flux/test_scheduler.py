@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from broker import REPOSITORY
+from broker import REPOSITORY, Instance
 
 
 def load(instance, *words):
@@ -46,6 +46,21 @@ def test_the_feasibility_service_answers_with_the_reason(cluster, idle):
     )
     said = cluster.flux("python", "-c", script, stdin=json.dumps(jobspec))
     assert said == "no node has 121 cores: the largest has 120"
+
+
+def test_where_the_site_turned_it_on_the_reason_is_told_at_the_prompt_and_there_is_no_job():
+    plugins = 'ingest.validator.plugins=["jobspec","feasibility"]'
+    with Instance(2, 8, 2, conf=[plugins]) as instance:
+        load(instance)
+        instance.wait(instance.submit("-N2", "-n2", "--exclusive"), "alloc")
+        before = instance.flux("jobs", "-ano", "{id}")
+        done = instance.run("submit", "-n1", "-c97", "true")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "no node has 97 cores: the largest has 8" in done.stderr
+        assert instance.flux("jobs", "-ano", "{id}") == before
+        assert instance.state(instance.submit("-n1", "-c8")) == "S", "it waits as before"
+        checked = instance.run("treepool", "flux-env", "--check").stdout.splitlines()
+        assert "feasibility check  on in this instance" in checked
 
 
 def test_a_jobspec_of_an_unknown_kind_is_refused_and_the_scheduler_lives(cluster, idle):

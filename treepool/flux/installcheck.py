@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Iterable, Iterator, Mapping, Optional
+from typing import Any, Iterable, Iterator, Mapping, Optional
 
 import attrs
 
@@ -56,6 +57,7 @@ def findings(installed: Installed, flux: FluxSite, env: Mapping[str, str]) -> It
     yield _place("modprobe", _first(files), installed)
     yield _place("pool of a key", flux.pool, installed)
     yield from _harm(installed, env)
+    yield from _feasibility(flux)
     yield from _instance(flux, installed)
 
 
@@ -97,6 +99,27 @@ def _harm(installed: Installed, env: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding("modes", str(directory), "other users cannot read it")
 
 
+def _feasibility(flux: FluxSite) -> Iterator[Finding]:
+    """Whether a job that can never run is refused before it has an id, if a Flux tells.
+
+    That is the site's choice: without it, such a job is refused when the scheduler sees it.
+    """
+    of = {"this instance": (), "the system's configuration": ("--config-path=system",)}
+    for where, options in of.items():
+        words = ("config", "get", *options, "--default={}", "ingest.validator")
+        table = _table(_ask(str(flux.command), *words))
+        if table is None:
+            continue
+        plugins = table.get("plugins", ["jobspec"])
+        plugins = plugins if isinstance(plugins, list) else []
+        found = f"on in {where}"
+        if table.get("disable") or "feasibility" not in plugins:
+            wanted = shortened(json.dumps([*plugins, "feasibility"]), 200)
+            found = f"off in {where}: on with ingest.validator.plugins = {wanted}"
+        yield Finding("feasibility check", found)
+        return
+
+
 def _instance(flux: FluxSite, installed: Installed) -> Iterator[Finding]:
     """The scheduler of the instance of this environment, if there is one that answers."""
     stats = _ask(str(flux.command), "module", "stats", "sched-treepool")
@@ -120,8 +143,14 @@ def _ask(*words: str) -> Optional[str]:
 
 def _version(stats: str) -> str:
     """The version in the statistics of a module, which may be another user's."""
+    found = _table(stats)
+    return "?" if found is None else str(found.get("version", "0.1"))
+
+
+def _table(text: Optional[str]) -> Optional[dict[str, Any]]:
+    """The JSON object in what a command printed; None if it is none."""
     try:
-        found = document.load(stats, InvalidInput, "statistics")
+        found = document.load(text or "", InvalidInput, "answer")
     except InvalidInput:
-        return "?"
-    return str(found.get("version", "0.1")) if isinstance(found, dict) else "?"
+        return None
+    return found if isinstance(found, dict) else None
