@@ -12,6 +12,7 @@ import flux
 from loaded import BOTH, Loaded
 
 from treepool.errors import InvalidOption
+from treepool.flux import outlook
 from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage, let_go
 from treepool.flux.runner import Precedence
@@ -261,6 +262,34 @@ def check_estimates_change_with_the_plan_not_while_it_is_made():
     assert last[3] == first[2] < last[2]
     for job in jobs[1:]:
         assert estimates(here, job) == [first[job.jobid], last[job.jobid]]
+
+
+def check_jobs_without_a_reservation_have_estimates_until_these_are_unknown():
+    here, jobs = one_runs(policy="easy")
+    more = here.submit()
+    here.wait(5)
+    end = here.queue.reservations[2].start
+    assert set(here.queue.reservations) == {2}
+    assert [estimates(here, job) for job in (*jobs[1:], more)] == [[end], [end + 60], [end + 120]]
+    here.manager.expire(jobs[0], 0)  # it has no limit any more
+    here.wait(5)
+    assert [estimates(here, job)[-1] for job in (*jobs[1:], more)] == 3 * [None]
+    here.manager.expire(jobs[0], end + 7)
+    here.wait(5)
+    last = [estimates(here, job)[-1] for job in (*jobs[1:], more)]
+    assert last == [end + 7, end + 67, end + 127]
+
+
+def check_an_estimate_goes_when_too_many_jobs_come_ahead():
+    with patch.object(outlook, "MOST_AHEAD", 2):
+        here, jobs = one_runs(policy="fifo")
+        assert estimates(here, jobs[2])[-1] is not None
+        ahead = [here.submit() for _ in range(3)]
+        here.rest()
+        here.manager.prioritize([[job.jobid, 20] for job in ahead])
+        here.wait(5)
+        assert estimates(here, jobs[2])[-1] is None
+        assert estimates(here, ahead[0])[-1] is not None
 
 
 def check_a_reason_with_a_time_changes_with_the_estimate():

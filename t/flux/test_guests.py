@@ -2,12 +2,14 @@
 
 import json
 import os
+import time
 
 import pytest
 
 from broker import GUEST, Failed, Instance, key_of
 from features import needs_private_mode
 from schemas import conforms
+from treepool.rfc.windows import clock
 
 
 def guest(instance, *words):
@@ -313,10 +315,12 @@ def test_a_job_with_a_reservation(busy):
 
 
 def test_a_job_without_a_reservation_has_an_estimate_too(busy):
-    assert busy.annotation(busy.next, "t_estimate") == ""
+    told = float(busy.soon(lambda: busy.annotation(busy.next, "t_estimate")))
+    assert told == pytest.approx(float(busy.annotation(busy.head, "t_estimate")) + 3600, abs=1)
+    assert "eta:" in busy.flux("jobs", "-no", "{contextual_info}", busy.next)
     _, text = explained(busy, busy.next, 1)
     assert "queue batch: 1 job ahead of it" in text
-    assert "next: it starts about " in text
+    assert f"next: it starts about {clock(told, time.time())}" in text
 
 
 def test_a_job_that_would_be_served_but_for_a_reservation(busy):

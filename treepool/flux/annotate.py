@@ -6,12 +6,13 @@ import math
 import time
 from collections import deque
 from itertools import islice
-from typing import Generator, Iterator, Optional
+from typing import Iterator, Optional
 
 from flux.job import JobID
 
+from treepool.flux.outlook import Outlook
+from treepool.flux.runner import Work
 from treepool.flux.submissions import Submissions
-from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import FAR, JobClass, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import Room, why_waiting
@@ -27,65 +28,95 @@ _FIRST, _ROUND = 64, 256
 #: them, ``flux jobs`` fails to show the time, and lists no job at all.
 _AFTER_ALL = MAX_TIME - 86400
 
-#: Most jobs of a fifo queue that get an estimate.
-_MAX_ESTIMATES = 1024
-
 
 class Annotator:
-    """Annotates the jobs of *queue*, whose *submissions* have what they were told."""
+    """Annotates the jobs of *queue*, whose *submissions* have what they were told.
 
-    def __init__(self, queue: Queue, submissions: Submissions) -> None:
+    Reservations and reasons are told at once, or in turn. Estimates of other jobs take long to
+    make, and are the work of a task of their own.
+    """
+
+    def __init__(self, queue: Queue, submissions: Submissions, outlook: Outlook) -> None:
         self._queue = queue
         self._submissions = submissions
-        self._forecast = Forecast(queue.pool, queue.windows)
+        self._outlook = outlook
         #: The jobs that get a reason in turn, and when the next turn of all jobs begins.
         self._turn: deque[int] = deque()
         self._next_turn = 0.0
-        #: Whether the estimates may have changed.
-        self._estimating = True
+        #: Whether reservations and estimates may have changed, and when (monotonic seconds).
+        self._reserving = self._estimating = True
+        self._changed = 0.0
+        #: The jobs that were told their reservation, or an estimate, by queue.
+        self._reserved: set[int] = set()
+        self._estimated: dict[str, set[int]] = {}
 
     @property
     def next_time(self) -> float:
         """When to run again although nothing changes (monotonic seconds); infinity if never."""
-        return 0.0 if self._turn or self._may_estimate else self._next_turn
+        return 0.0 if self._turn or self._may_tell_reserved else self._next_turn
 
     @property
-    def _may_estimate(self) -> bool:
-        """Whether estimates may have changed, and can be made.
+    def _may_tell_reserved(self) -> bool:
+        """Whether reservations may have changed, and are complete.
 
         Until a pass has ended, jobs may have lost reservations of which they get others.
         """
-        return self._estimating and self._queue.settled
+        return self._reserving and self._queue.settled
 
     def changed(self) -> None:
         """Take note that what the jobs are to be told may have changed."""
-        self._estimating = True
+        self._reserving = self._estimating = True
+        self._changed = time.monotonic()
         self._next_turn = 0.0
 
     def run(self) -> Iterator[None]:
-        """Tell the jobs what has changed; yields between steps."""
-        if self._may_estimate:
-            self._estimating = False
-            yield from self._tell_estimates()
+        """Tell the jobs their reservations, and why they wait; yields between steps."""
+        if self._may_tell_reserved:
+            self._reserving = False
+            yield from self._tell_reserved()
         yield from self._tell_reasons()
 
-    def _tell_estimates(self) -> Iterator[None]:
-        estimates: dict[int, Optional[float]] = {}
-        complete = yield from self._estimate(estimates)
-        jobs, now = self._queue.jobs, time.time()
-        for count, jobid in enumerate(list(jobs), 1):
-            told = jobid in jobs and self._submissions[jobid].told.get("t_estimate")
-            if told and (complete or told < now):
-                estimates.setdefault(jobid, None)
-            if count % _MAX_ESTIMATES == 0:
-                yield
-        for count, (jobid, start) in enumerate(estimates.items(), 1):
-            if jobid in jobs:
-                known = start is not None and start < min(_AFTER_ALL, now + FAR)
-                self._tell(jobid, t_estimate=start if known else None)
+    def estimate(self) -> Work:
+        """Tell the first jobs of each queue that have no reservation when they will start.
+
+        Until nothing has changed meanwhile; other tasks have their turn after each step.
+        """
+        while self._estimating:
+            self._estimating = False
+            for line in [name for name, _, _ in self._queue.lines()]:
+                for _ in self._tell_estimates(line):
+                    yield 0.0
+            yield 0.0
+
+    def _tell_reserved(self) -> Iterator[None]:
+        reservations, old = self._queue.reservations, self._reserved
+        self._reserved = {made.job.jobid for made in reservations.values()}
+        lost = old.difference(self._reserved, *self._estimated.values())
+        for count, jobid in enumerate([*self._reserved, *lost], 1):
+            made = reservations.get(jobid)
+            self._tell_start(jobid, None if made is None else made.start, True)
             if count % _FIRST == 0:
                 yield
         yield
+
+    def _tell_estimates(self, line: str) -> Iterator[None]:
+        starts = yield from self._outlook.starts(line, self._changed)
+        old, self._estimated[line] = self._estimated.get(line, set()), set(starts)
+        for count, jobid in enumerate([*starts, *(old - set(starts))], 1):
+            if jobid not in self._queue.reservations:
+                self._tell_start(jobid, starts.get(jobid), False)
+            if count % _FIRST == 0:
+                yield
+
+    def _tell_start(self, jobid: int, start: Optional[float], reserved: bool) -> None:
+        """Tell a job when it starts, or that this is not known; not if it waits no more."""
+        if jobid not in self._queue.jobs:
+            return
+        if start is not None and start >= min(_AFTER_ALL, time.time() + FAR):
+            start = None
+        submission = self._submissions[jobid]
+        if submission.tell({"t_estimate": start}) and reserved:  # the reason names the time
+            submission.told_why = -math.inf
 
     def _tell_reasons(self) -> Iterator[None]:
         jobs = self._queue.jobs
@@ -98,34 +129,11 @@ class Annotator:
                 else:
                     why = yield from why_waiting(self._queue, job, time.time(), name_of, free)
                     if job.jobid in jobs:
-                        self._submissions[job.jobid].code = why.code
-                        self._tell(job.jobid, reason_pending=why.message)
+                        submission = self._submissions[job.jobid]
+                        submission.code = why.code
+                        if submission.tell({"reason_pending": why.message}):
+                            submission.told_why = time.monotonic()
             yield
-
-    def _estimate(self, estimates: dict[int, Optional[float]]) -> Generator[None, None, bool]:
-        """Add to *estimates* when jobs start, those of fifo queues one after another.
-
-        Returns whether these are all: not if the pool changed meanwhile.
-        """
-        reserved = dict(self._queue.reservations)
-        estimates.update((made.job.jobid, made.start) for made in reserved.values())
-        lines = [
-            list(islice(jobs, int(min(rule.depth, _MAX_ESTIMATES))))
-            for _, rule, jobs in self._queue.lines()
-            if rule.policy == "fifo"
-        ]
-        if not any(lines):
-            return True
-        now = time.time()
-        yield from self._forecast.begin(now, reserved.values())
-        for line in lines:
-            yield from self._forecast.starts(line, now, estimates)
-            for job in line:
-                if job.jobid not in reserved:
-                    self._forecast.remove(job.jobid)
-            if self._forecast.stale:
-                return False
-        return True
 
     def _round(self) -> list[Waiting]:
         """The jobs that get a reason now."""
@@ -140,14 +148,6 @@ class Annotator:
             if jobid in jobs:
                 found[jobid] = jobs[jobid]
         return list(found.values())
-
-    def _tell(self, jobid: int, **annotations: object) -> None:
-        submission = self._submissions[jobid]
-        changed = submission.tell(annotations)
-        if "reason_pending" in changed:
-            submission.told_why = time.monotonic()
-        elif changed:  # the reason may name the time
-            submission.told_why = -math.inf
 
 
 def name_of(jobid: int) -> str:

@@ -100,7 +100,7 @@ class Answers:
     def __init__(self, handle: Any, runner: Runner, source: Source) -> None:
         self._source = source
         self._questions = Questions(handle, runner)
-        self._outlook = Outlook(source.queue)
+        self.outlook = Outlook(source.queue)
         answers = {
             "look": self._look,
             "job": self._job,
@@ -218,7 +218,7 @@ class Answers:
                     ahead += 1
         yield
         reason = yield from why_waiting(queue, job, time.time(), name_of)
-        start = yield from self._outlook.start(job)
+        start = yield from self.outlook.start(job)
         first = queue.ahead(job)
         return {
             "reason": str(reason),
@@ -270,7 +270,7 @@ class Answers:
                 }
                 return
             reason = yield from why_waiting(queue, job, time.time(), name_of)
-        start = yield from self._outlook.start_of_new(job)
+        start = yield from self.outlook.start_of_new(job)
         told = {"verdict": "later", "reason": str(reason), **reason.facts}
         yield {**said, **told, **_estimated(start)}
 

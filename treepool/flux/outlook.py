@@ -1,7 +1,8 @@
-"""When jobs without a reservation will start: an estimate for whoever asks, not kept up to date.
+"""When jobs without a reservation will start: an estimate for their annotations, and whoever asks.
 
 The first jobs of a line are planned on a copy of the pool, so that what happens meanwhile does not
-end it. The copy serves all who ask within a few seconds. One task is done at a time. Whoever waits
+end it. The copy serves all who ask within a few seconds, and the annotations until the queue
+changes. One task is done at a time. Whoever waits
 for its end does the next steps of it: who began it may have used up his share of the time.
 """
 
@@ -63,13 +64,14 @@ class _Ahead:
 
     ``starts`` are in seconds since the epoch, by job id, None if none can tell. Those ``behind``
     were not planned, because none can tell of a job ahead of them. A job behind all of them starts
-    at ``begin`` at the earliest. ``complete`` says whether they are all of the line.
+    at ``begin`` at the earliest. ``complete`` says whether they are all of the line. ``forecast``
+    is for a job to come. It may take 100 MB, so it is None if nobody has asked for one.
     """
 
     made: float
-    forecast: Forecast
     begin: float
     complete: bool
+    forecast: Optional[Forecast] = None
     starts: dict[int, Optional[float]] = attrs.field(factory=dict)
     behind: frozenset[int] = frozenset()
 
@@ -83,6 +85,23 @@ class Outlook:
         #: What is done now, if anything.
         self._task: Optional[_Task[Any]] = None
 
+    def starts(self, line: str, since: float) -> Work[dict[int, float]]:
+        """When the jobs of *line* that have no reservation will start, of those that can be told.
+
+        They were planned after *since* (monotonic seconds).
+        """
+        reservations = self._queue.reservations
+        if all(job.jobid in reservations for job in self._first(line)[0]):
+            return {}
+        ahead = yield from self._ahead(line, lambda known: known.made > since)
+        found = {}
+        for jobid, start in ahead.starts.items():
+            job = self._queue.jobs.get(jobid)
+            here = job is not None and job.queue == line and jobid not in reservations
+            if here and start is not None and jobid not in ahead.behind and _is_known(start):
+                found[jobid] = start
+        return found
+
     def start(self, job: Waiting) -> Work[Estimate]:
         """When *job*, which waits, will start."""
         reservation = self._queue.reservations.get(job.jobid)
@@ -92,14 +111,18 @@ class Outlook:
             return NODES
         if job not in self._first(job.queue)[0]:
             return MANY
-        ahead = yield from self._ahead(job.queue, job.jobid)
+        ahead = yield from self._ahead(
+            job.queue, lambda known: _is_fresh(known) and job.jobid in known.starts
+        )
         return AHEAD if job.jobid in ahead.behind else _told(job, ahead.starts.get(job.jobid))
 
     def start_of_new(self, job: Waiting) -> Work[Estimate]:
         """When *job*, which is not in the queue, would start behind all others of its line."""
         if len(self._first(job.queue)[0]) > MOST_AHEAD:
             return MANY
-        ahead = yield from self._ahead(job.queue)
+        ahead = yield from self._ahead(
+            job.queue, lambda known: _is_fresh(known) and known.forecast is not None, True
+        )
         if not ahead.complete:
             return AHEAD
         start = yield from self._alone(lambda: self._added(ahead, job))
@@ -107,6 +130,7 @@ class Outlook:
 
     def _added(self, ahead: _Ahead, job: Waiting) -> Work[Optional[float]]:
         """When *job* would start behind all that are *ahead*."""
+        assert ahead.forecast is not None
         start = yield from ahead.forecast.add(job, max(ahead.begin, time.time()))
         if start is not None:
             ahead.forecast.remove(job.jobid)
@@ -130,32 +154,38 @@ class Outlook:
         if task.done:
             self._task = None
 
-    def _ahead(self, line: str, jobid: Optional[int] = None) -> Work[_Ahead]:
-        """The plan of a line, a new one if that of *jobid* is not known."""
-        found = yield from self._alone(lambda: self._known_or_planned(line, jobid))
+    def _ahead(
+        self, line: str, serves: Callable[[_Ahead], bool], to_come: bool = False
+    ) -> Work[_Ahead]:
+        """The plan of a line, a new one unless the last one *serves*.
+
+        With *to_come* it is for a job to come, too.
+        """
+        found = yield from self._alone(lambda: self._known_or_planned(line, serves, to_come))
         assert found is not None
         return found
 
-    def _known_or_planned(self, line: str, jobid: Optional[int]) -> Work[_Ahead]:
+    def _known_or_planned(
+        self, line: str, serves: Callable[[_Ahead], bool], to_come: bool
+    ) -> Work[_Ahead]:
         found = self._known.get(line)
-        fresh = found is not None and time.monotonic() - found.made < _FRESH
-        if found is None or not fresh or (jobid is not None and jobid not in found.starts):
-            found = yield from self._planned(line)
+        if found is None or not serves(found):
+            found = yield from self._planned(line, to_come)
             self._known.pop(line, None)
             if len(self._known) >= _LINES:
                 del self._known[next(iter(self._known))]
             self._known[line] = found
         return found
 
-    def _planned(self, line: str) -> Work[_Ahead]:
-        queue, now = self._queue, time.time()
+    def _planned(self, line: str, to_come: bool) -> Work[_Ahead]:
+        queue, now, made = self._queue, time.time(), time.monotonic()
         first, passing = self._first(line)
         reserved, pool = list(queue.reservations.values()), queue.pool.copy()
         yield
         forecast = Forecast(pool, dict(queue.windows))
-        found = _Ahead(time.monotonic(), forecast, now, len(first) <= MOST_AHEAD)
+        found = _Ahead(made, now, len(first) <= MOST_AHEAD, forecast if to_come else None)
         found.starts = dict.fromkeys((job.jobid for job in first), None)
-        found.starts.update((made.job.jobid, made.start) for made in reserved)
+        found.starts.update((one.job.jobid, one.start) for one in reserved)
         yield from forecast.begin(now, reserved)
         begin = yield from forecast.starts(first, now, found.starts, passing)
         if begin is None:
@@ -172,6 +202,10 @@ class Outlook:
             if name == line:
                 return list(islice(jobs, MOST_AHEAD + 1)), rule.policy != "fifo"
         return [], False
+
+
+def _is_fresh(known: _Ahead) -> bool:
+    return time.monotonic() - known.made < _FRESH
 
 
 def _is_known(start: Optional[float]) -> bool:

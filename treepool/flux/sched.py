@@ -115,8 +115,9 @@ class TreepoolScheduler(Protocol):
         )
         self._held_back = HeldBack(h, log, pool, self.inbox, self.start_schedule)
         self._answers = Answers(h, runner, self)
-        self._annotator = Annotator(self.queue, self._submissions)
+        self._annotator = Annotator(self.queue, self._submissions, self._answers.outlook)
         self._annotations = runner.task("annotations", self.forecast, _PAUSE)
+        self._estimates = runner.task("estimates", self._annotator.estimate, _PAUSE)
         self._passes = runner.task("pass", self.schedule)
 
     # -- the configuration
@@ -261,6 +262,7 @@ class TreepoolScheduler(Protocol):
                 self._passes.wake(self.queue.next_time - time.time())
                 self._annotator.changed()
                 self._annotations.wake()
+                self._estimates.wake()
                 return
             yield None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from typing import Callable, Dict, Generic, Iterable, NamedTuple, Optional, Sequence, TypeVar
+from weakref import proxy
 
 import attrs
 
@@ -32,7 +33,11 @@ T = TypeVar("T")
 
 
 class Known(Generic[T]):
-    """What *rule* says of a domain of *census*, kept until something in the domain changes."""
+    """What *rule* says of a domain of *census*, kept until something in the domain changes.
+
+    A rule that asks for the domains inside does so by a proxy. In a cycle, a census would stay in
+    memory until the garbage is collected: 50 MB for a plan of 256 jobs on 11,136 nodes.
+    """
 
     def __init__(self, census: Census, rule: Callable[[int], T]) -> None:
         self.census = census
@@ -92,7 +97,8 @@ class Rooms(Known[Room]):
         if wanted not in self._smallest:
             if len(self._smallest) >= MAX_NUMBERS:
                 del self._smallest[next(iter(self._smallest))]
-            self._smallest[wanted] = Known(self.census, lambda d: self._smallest_in(d, wanted))
+            rooms = proxy(self)
+            self._smallest[wanted] = Known(self.census, lambda d: rooms._smallest_in(d, wanted))
         smallest = self._smallest[wanted](around)
         assert smallest is not None
         return smallest[1].domain
@@ -132,8 +138,9 @@ def units_in(census: Census, within: int, value: Value) -> Rooms:
             gpus += number * state.ngpus
         return Room(units, local, cores, gpus)
 
-    rooms = Rooms(census, rule)
-    return rooms
+    made = Rooms(census, rule)
+    rooms = proxy(made)
+    return made
 
 
 def together(inner: Rooms, locality: str, most: Callable[[Multiset], int]) -> Rooms:
@@ -151,12 +158,13 @@ def together(inner: Rooms, locality: str, most: Callable[[Multiset], int]) -> Ro
         counts: tuple[Multiset, Multiset] = {}, {}
         if room.cores or room.gpus:
             for child in inner.fabric.children[domain]:
-                for mine, theirs in zip(counts, numbers(child)):
+                for mine, theirs in zip(counts, those_in(child)):
                     for number, domains in theirs.items():
                         mine[number] = mine.get(number, 0) + domains
         return counts
 
     numbers = Known(inner.census, each)
+    those_in = proxy(numbers)
 
     def rule(domain: int) -> Room:
         if inside[domain]:

@@ -21,9 +21,9 @@ from treepool.placement.request.vertices import Request
 CENTURY = 100 * 365.25 * 86400.0
 FAR = CENTURY / 2
 
-#: The policies, and how many jobs of a queue get a start time by default. Under fifo only the first
-#: of them is a reservation. The others are estimates, because no job passes the first.
-POLICIES: dict[str, float] = {"fifo": 8, "easy": 1, "conservative": 64}
+#: The policies, and how many jobs of a queue have a reservation by default. Under fifo it is one,
+#: whatever is given, because no job passes the first.
+POLICIES: dict[str, float] = {"fifo": 1, "easy": 1, "conservative": 64}
 
 #: Who holds something: a job id, or the name of a window.
 Holder = Union[int, str]
@@ -34,7 +34,7 @@ Place = tuple[int, int]
 
 @attrs.frozen
 class Rule:
-    """The rule of a Flux queue: its policy, and how many of its jobs get a start time."""
+    """The rule of a Flux queue: its policy, and how many of its jobs have a reservation."""
 
     policy: str = "fifo"
     depth: float = POLICIES["fifo"]
