@@ -88,6 +88,44 @@ def test_who_has_no_estimate_is_told_why(policy):
     assert outcome(case.outlook.start_of_new(new)) == told[2]
 
 
+@pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
+def test_annotations_have_what_is_told_to_who_asks_of_jobs_without_a_reservation(policy):
+    case = Case(policy)
+    for jobid in range(2, 14):
+        case.submit(jobid, "slot=1/core=8", 50.0, "batch")
+    case.submit(14, "slot=1/core=8", 50.0, "debug")
+    case.submit(15, "slot=1/core=1", 0.0, "batch")  # it may have none behind it
+    case.submit(16, "slot=1/core=8", 50.0, "batch")
+    told = outcome(case.outlook.starts("batch", 0.0))
+    jobs = case.queue.jobs
+    wanted = {jobid: outcome(case.outlook.start(jobs[jobid])) for jobid in (*range(2, 14), 15, 16)}
+    reserved = set(case.queue.reservations)
+    assert told == {
+        jobid: start
+        for jobid, start in wanted.items()
+        if jobid not in reserved and not isinstance(start, str)
+    }
+    assert len(told) >= 5 and 14 not in told and isinstance(wanted[16], str)
+
+
+def test_annotations_are_planned_again_once_something_changed():
+    case = Case("fifo")
+    for jobid in (2, 3):
+        case.submit(jobid, "slot=1/core=8", 50.0, "batch")
+    assert outcome(case.outlook.starts("batch", 0.0)) == {3: NOW + 150}
+    case.pool.update_expiration(1, NOW + 500)
+    finish(case.queue.run())
+    assert outcome(case.outlook.starts("batch", 0.0)) == {3: NOW + 150}, "that plan serves"
+    assert outcome(case.outlook.starts("batch", time.monotonic())) == {3: NOW + 550}
+
+
+def test_where_all_jobs_have_reservations_nothing_is_planned(monkeypatch):
+    case = Case("easy")
+    case.submit(2, "slot=1/core=8", 50.0, "batch")
+    monkeypatch.setattr(Forecast, "begin", Mock(side_effect=AssertionError))
+    assert outcome(case.outlook.starts("batch", 0.0)) == {}
+
+
 def test_who_needs_nodes_that_are_away_is_told_so():
     case = Case("easy")
     case.pool.mark_down("0")
