@@ -10,7 +10,7 @@ JSON object:
   seconds until an answer, ``work``, the most CPU seconds of the module until one, and ``beside``,
   the most seconds until a module answered that does nothing, ``cron``: as long as that anybody
   waits for the broker and for a CPU,
-* ``jobs``: by id, ``told``, the first ``t_estimate`` of the job (or null), and ``started``.
+* ``jobs``: by id, ``told``, the first ``t_reserved`` of the job (or null), and ``started``.
 """
 
 import json
@@ -90,7 +90,7 @@ def watch(journal, jobs):
         if job is None:
             continue
         if event.name == "annotations":
-            told = ((event.context["annotations"] or {}).get("sched") or {}).get("t_estimate")
+            told = ((event.context["annotations"] or {}).get("sched") or {}).get("t_reserved")
             job["told"] = job["told"] or told
         elif event.name == "priority":
             arrived = event.timestamp

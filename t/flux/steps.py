@@ -270,6 +270,7 @@ def check_jobs_without_a_reservation_have_estimates_until_these_are_unknown():
     here.wait(5)
     end = here.queue.reservations[2].start
     assert set(here.queue.reservations) == {2}
+    assert [job.told.get("t_reserved") for job in (*jobs[1:], more)] == [end, None, None]
     assert [estimates(here, job) for job in (*jobs[1:], more)] == [[end], [end + 60], [end + 120]]
     here.manager.expire(jobs[0], 0)  # it has no limit any more
     here.wait(5)

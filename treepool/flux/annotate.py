@@ -1,4 +1,5 @@
-"""What waiting jobs are told: ``t_estimate`` and ``reason_pending`` (RFC 27), kept up to date."""
+"""What waiting jobs are told, kept up to date: ``t_estimate`` and ``reason_pending`` (RFC 27), and
+``t_reserved``, which is the former where it is a reservation."""
 
 from __future__ import annotations
 
@@ -91,10 +92,12 @@ class Annotator:
     def _tell_reserved(self) -> Iterator[None]:
         reservations, old = self._queue.reservations, self._reserved
         self._reserved = {made.job.jobid for made in reservations.values()}
-        lost = old.difference(self._reserved, *self._estimated.values())
-        for count, jobid in enumerate([*self._reserved, *lost], 1):
+        estimated = set[int]().union(*self._estimated.values())
+        for count, jobid in enumerate([*self._reserved, *(old - self._reserved)], 1):
             made = reservations.get(jobid)
-            self._tell_start(jobid, None if made is None else made.start, True)
+            only = made is None and jobid in estimated
+            names = ["t_reserved"] if only else ["t_reserved", "t_estimate"]
+            self._tell_start(jobid, None if made is None else made.start, *names)
             if count % _FIRST == 0:
                 yield
         yield
@@ -104,18 +107,18 @@ class Annotator:
         old, self._estimated[line] = self._estimated.get(line, set()), set(starts)
         for count, jobid in enumerate([*starts, *(old - set(starts))], 1):
             if jobid not in self._queue.reservations:
-                self._tell_start(jobid, starts.get(jobid), False)
+                self._tell_start(jobid, starts.get(jobid), "t_estimate")
             if count % _FIRST == 0:
                 yield
 
-    def _tell_start(self, jobid: int, start: Optional[float], reserved: bool) -> None:
-        """Tell a job when it starts, or that this is not known; not if it waits no more."""
+    def _tell_start(self, jobid: int, start: Optional[float], *names: str) -> None:
+        """Tell a job that waits when it starts, None if not known, by annotations of *names*."""
         if jobid not in self._queue.jobs:
             return
         if start is not None and start >= min(_AFTER_ALL, time.time() + FAR):
             start = None
         submission = self._submissions[jobid]
-        if submission.tell({"t_estimate": start}) and reserved:  # the reason names the time
+        if "t_reserved" in submission.tell(dict.fromkeys(names, start)):  # the reason names it
             submission.told_why = -math.inf
 
     def _tell_reasons(self) -> Iterator[None]:
