@@ -9,7 +9,7 @@ RELEASE := $(VENV)/.release
 DOC := $(VENV)/.doc
 MUTANTS := $(VENV)/.mutants
 
-.PHONY: demo check ci check-flux check-upstream check-flux-versions check-browser lint types test depth
+.PHONY: demo why check ci check-flux check-upstream check-flux-versions check-browser lint types test depth
 .PHONY: mutants versions conformance bench packing soak fuzz doc release clean
 
 # Cluster A of RFC 49: the shapes of its eleven test vectors, one after another.
@@ -67,6 +67,11 @@ types: $(INSTALLED)
 # each more takes 10 s of CPU to collect the tests.
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -m 'not depth' --ignore=t/flux --ignore=t/browser
+
+# Why treepool: the same jobs under schedulers of Flux, in real brokers on fake nodes, in ten minutes.
+# Prints the table of README.md and writes its figure, build/why.svg.
+why: $(PLOTS)
+	$(BIN)/python t/flux/why
 
 # All tests, and as many examples of each as `make ci` asks for (t/depth.py).
 depth: $(PLOTS)
