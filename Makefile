@@ -96,6 +96,7 @@ release: $(RELEASE)
 doc: $(DOC)
 	$(BIN)/sphinx-build -q -W --keep-going -b html doc build/doc/html
 	$(BIN)/sphinx-build -q -W --keep-going -b man doc build/doc/man
+	$(BIN)/python t/browser/screenshot.py build/doc/page.png
 
 conformance: $(INSTALLED)
 	$(BIN)/treepool conformance

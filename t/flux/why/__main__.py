@@ -3,8 +3,7 @@
     .venv/bin/python t/flux/why [--nodes N] [--jobs N] [--seed N] [--out DIR]
 
 Nodes are fake: four NUMA domains of 16 cores and two GPUs, eight nodes below a switch. Execution is
-simulated, in real time. Jobs come at random, so many that the GPUs are asked for just so much as
-there is. Prints a table and writes a figure. Fluxion is measured where it is installed.
+simulated, in real time. Jobs come at random, and ask for nine tenths of the GPUs. Prints a table and writes a figure. Fluxion is measured where it is installed.
 """
 
 import argparse
@@ -23,6 +22,9 @@ from judge import Run  # noqa: E402
 from broker import Failed, Instance  # noqa: E402
 
 DOMAINS, CORES, GPUS, SWITCH = 4, 16, 2, 8
+
+#: The share of the GPUs that jobs ask for.
+LOAD = 0.9
 
 #: GPUs of a *large* job: those of a node.
 LARGE = DOMAINS * GPUS
@@ -84,7 +86,7 @@ def trace(nodes, number, seed):
         seconds = round(min(30.0, max(1.0, rng.lognormvariate(math.log(5), 0.8))), 2)
         jobs.append([seconds, math.ceil(seconds * rng.uniform(1, 3)) + 1, on, tasks, cores, gpus])
         gpu_seconds += seconds * tasks * gpus
-    span = gpu_seconds / (nodes * DOMAINS * GPUS)
+    span = gpu_seconds / (LOAD * nodes * DOMAINS * GPUS)
     times = sorted(rng.uniform(0, span) for _ in jobs)
     return [[round(at, 2), *job] for at, job in zip(times, jobs)]
 
