@@ -1,4 +1,4 @@
-"""The README's blocks that are for Flux, run as they stand in a clone, print what they show."""
+"""README's installation, then doc/admin.md, "Try it": in a clone, blocks print what they show."""
 
 import os
 import shlex
@@ -12,10 +12,11 @@ from broker import REPOSITORY, bare
 from documents import blocks, lines
 
 README = (REPOSITORY / "README.md").read_text()
+ADMIN = (REPOSITORY / "doc" / "admin.md").read_text()
 
 #: The commands that install, those up to the instance, and those inside it.
 (INSTALL,) = (block for block in blocks(README) if block.startswith("$ python3 -m venv"))
-OUTSIDE, *INSIDE = (block for block in blocks(README) if block.startswith(("$ R=", "$ flux")))
+OUTSIDE, *INSIDE = (block for block in blocks(ADMIN) if block.startswith(("$ R=", "$ flux")))
 
 #: Seconds for all of it, with what pip installs.
 PATIENCE = 300

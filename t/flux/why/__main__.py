@@ -3,7 +3,8 @@
     .venv/bin/python t/flux/why [--nodes N] [--jobs N] [--seed N] [--out DIR]
 
 Nodes are fake: four NUMA domains of 16 cores and two GPUs, eight nodes below a switch. Execution is
-simulated, in real time. Jobs come at random, and ask for nine tenths of the GPUs. Prints a table and writes a figure. Fluxion is measured where it is installed.
+simulated, in real time. Jobs come at random, and ask for nine tenths of the GPUs. Prints a table
+and writes a figure. Fluxion is measured where it is installed.
 """
 
 import argparse
