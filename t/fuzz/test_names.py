@@ -132,7 +132,7 @@ def test_a_test_vector_with_the_name_is_played_inertly(treepool, name):
     assert inert(result.out + result.err)
 
 
-@pytest.mark.parametrize("name", ALL, ids=_short)
+@pytest.mark.parametrize("name", some(ALL), ids=_short)
 def test_a_trace_with_the_name_is_played_inertly(treepool, name):
     jobs = [
         {"submit": 0, "duration": 9, "shape": "slot=1/core", "id": name[:128]},

@@ -489,6 +489,7 @@ def test_synthetic_jobs_all_run_and_make_the_load_asked_for():
         assert math.isclose(work / came, 0.5, rel_tol=0.25)
 
 
+@pytest.mark.depth
 def test_a_thousand_synthetic_jobs_keep_small_and_large_clusters_busy():
     for name in ("a", "b"):
         resource_set = ResourceSet.read(cluster_R(name))
