@@ -139,7 +139,7 @@ def _jobs(picture: Picture, jobs: Sequence[int], width: int) -> Lines:
         mark = picture.marks[number]
         line = Text.assemble("  ", (mark.letter, mark_style(mark)), "  ")
         line.append(f"{words.plain(job.name, 16):>{names}}  ")
-        line.append(f"{cut_words(words.plain(job.asked), asked):{asked}}  ")
+        line.append(f"{cut_words(words.plain(job.asked), asked).ljust(asked)}  ")
         line.append(words.count(job.ncores, "core"))
         line.append(f", {words.count(job.ngpus, 'GPU')}" if job.ngpus else "")
         ranks = picture.known(job.ranks)
