@@ -15,10 +15,14 @@ from treepool.errors import InvalidOption
 from treepool.flux import outlook
 from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage, let_go
+from treepool.flux.heldback import HeldBack
+from treepool.flux.hello import held_of
 from treepool.flux.runner import Precedence
 from treepool.flux.submissions import Submission, Submissions
 from treepool.placement.plan import profile
+from treepool.placement.pool import Pool
 from treepool.rfc.windows import clock
+from work import Lines
 
 #: Why a job on both nodes waits, of which so many are up.
 DOWN = "nodes are down or drained: {} of 2 nodes up"
@@ -213,6 +217,33 @@ def check_a_future_that_is_let_go_is_free_without_a_garbage_collection():
         handle.reactor_run()
         gone.append(ref() is None)
     assert gone == [False, True]  # the first one is why there is let_go
+
+
+def check_what_is_allocated_is_read_in_steps():
+    nodes, inbox = 2000, []
+    whole = [{"rank": f"0-{nodes - 1}", "children": {"core": "0-95"}}]
+    execution = {"R_lite": whole, "nodelist": [f"n[0-{nodes - 1}]"]}
+    pool = Pool({"version": 1, "execution": execution})
+    allocated = [
+        {"rank": str(rank), "children": {"core": f"{rank % 40}-{40 + rank % 50}"}}
+        for rank in range(nodes)
+    ]
+    future = Mock(get=lambda: {"allocated": {"execution": {"R_lite": allocated}}})
+    future.then = lambda callback, *_, **__: callback(future)
+    held = HeldBack(Mock(rpc=lambda *_: future), Mock(), pool, Mock(put=inbox.append), Mock())
+    for rank in range(1, nodes):
+        has = held_of({"R_lite": [allocated[rank]]})
+        pool.register_alloc(rank, has)
+        held.add(rank, has)
+    held.ask()
+    (act,) = inbox
+    more = True
+    while more:
+        assert not held.known
+        with Lines(most=20 * nodes):
+            more = act()
+    assert held.known
+    assert pool.held_back == (((0,), (1 << 41) - 1, 0),)
 
 
 # -- what waiting jobs are told

@@ -22,7 +22,7 @@ from treepool.flux.outlook import Estimate, Outlook
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
 from treepool.flux.runner import Runner
 from treepool.placement.allocation import Allocation, parts_of
-from treepool.placement.held import HELD_BACK
+from treepool.placement.held import HELD_BACK, ByRank, add_held, alike
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import Rule, Waiting
 from treepool.placement.plan.queue import Queue
@@ -158,7 +158,7 @@ class Answers:
             },
         }
         listed: list[dict[str, Any]] = []
-        others: dict[int, tuple[int, int]] = {}
+        others: ByRank = {}
         ranks = 0
         for jobid, end in pool.job_end_times():
             job = pool.job(jobid)
@@ -168,11 +168,11 @@ class Answers:
             if sees(jobid):
                 listed.append({"id": jobid, "parts": _shown(job.parts), "expiration": end})
             else:
-                _add(others, job.parts)
+                add_held(others, job.parts)
             if len(listed) == _JOBS or ranks >= _RANKS:
                 yield {"jobs": listed} if listed else None
                 listed, ranks = [], 0
-        together = _alike(others)
+        together = alike(others)
         while together:
             some, together = together[:_JOBS], together[_JOBS:]
             listed.append({"id": None, "parts": _shown(some), "expiration": 0})
@@ -331,22 +331,6 @@ def _spec(payload: Mapping[str, Any], queues: Queues) -> tuple[str, dict[str, An
         raise InvalidJobspec("/resources: must be a list")
     options = payload.get("options", defaults.get("treepool"))
     return name, jobspec.from_resources(resources, duration, constraints, options)
-
-
-def _add(found: dict[int, tuple[int, int]], parts: Iterable[Held]) -> None:
-    """Add *parts* to what is *found* on each rank, as cores and GPUs."""
-    for ranks, cores, gpus in parts:
-        for rank in ranks:
-            before = found.get(rank, (0, 0))
-            found[rank] = before[0] | cores, before[1] | gpus
-
-
-def _alike(found: Mapping[int, tuple[int, int]]) -> list[Held]:
-    """The parts that *found*, by rank, adds up to: one for all ranks with the same ids."""
-    ranks: dict[tuple[int, int], list[int]] = {}
-    for rank in sorted(found):
-        ranks.setdefault(found[rank], []).append(rank)
-    return [(tuple(those), cores, gpus) for (cores, gpus), those in ranks.items()]
 
 
 def _no_queue(name: object, queues: Mapping[str, Any]) -> str:

@@ -13,14 +13,13 @@ is long, because their Rs are read one by one.
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterator, Optional
 
 from treepool.flux.callbacks import Timer, then
 from treepool.flux.hello import ask_hello, held_of
 from treepool.flux.runner import Inbox
 from treepool.placement.allocation import Allocation, short_form
-from treepool.placement.held import HELD_BACK, held_in, held_on, ranks_in
-from treepool.placement.nodes.state import Held
+from treepool.placement.held import HELD_BACK, ByRank, add_held, alike, held_in, held_on
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
@@ -31,6 +30,12 @@ ALLOCATED = "job-manager.resource-status"
 #: Seconds until the job manager is asked again: at least, and at most. It adds up the Rs of all
 #: jobs for its answer, so it is also left alone for so many times as long as that took.
 _SOON, _RARELY, _SHARE = 0.5, 30.0, 20
+
+#: How many entries of the answer are read, and jobs compared with it, in one step.
+ENTRIES = 64
+
+#: How many parts of what is held back the log shows.
+_SHOWN = 64
 
 
 class HeldBack:
@@ -67,8 +72,8 @@ class HeldBack:
         its turn in the inbox it therefore matches what the jobs have in the pool.
         """
         asked, future = time.monotonic(), self._handle.rpc(ALLOCATED)
-        put = self._inbox.put
-        then(self._handle, future, lambda _: put(lambda: self._on_answer(future, asked)))
+        work = self._on_answer(future, asked)
+        then(self._handle, future, lambda _: self._inbox.put(lambda: next(work, False)))
 
     def give_back(self, jobid: int, ranks: Optional[int] = None) -> None:
         """Free what *jobid* holds, on *ranks* (bitmask) or at all, though others may have that.
@@ -107,65 +112,86 @@ class HeldBack:
         self._wait = min(_RARELY, max(wait, self._least))
         self._timer.set(self._wait)
 
-    def _on_answer(self, future: Any, asked: float) -> None:
+    def _on_answer(self, future: Any, asked: float) -> Iterator[bool]:
+        """Hold what is allocated and held by nobody else; yields true between steps.
+
+        Jobs may start between two of them: they get nothing that is held back, and the answer
+        tells of nothing that was free.
+        """
         self._least = max(_SOON, _SHARE * (time.monotonic() - asked))
         self._ask_again(2 * self._wait)  # whatever comes of this answer
+        allocated: ByRank = {}
         try:
             answer = future.get()["allocated"] or {}
-            allocated = held_of(answer.get("execution", {}))
+            R_lite = answer.get("execution", {}).get("R_lite") or []
+            for first in range(0, len(R_lite), ENTRIES):
+                some = held_of({"R_lite": R_lite[first : first + ENTRIES]})
+                add_held(allocated, held_in(some.entries))
+                yield True
         except Exception as e:  # what is not known stays allocated
             so = "" if self.known else ": no job starts until it is"
             self._log.error(f"what is allocated is not known{so}: {e}")
             return
         if not self.known:
-            self._release(allocated)
-        if self._hold(held_in(allocated.entries)) or not self.known:
+            yield from self._release(allocated)
+        if self._hold(allocated) or not self.known:
             self.known = True
             self._ask_again(self._least)
             self._changed()
         if not self._pool.has_job(HELD_BACK):
             self._timer.stop()
 
-    def _hold(self, allocated: tuple[Held, ...]) -> bool:
+    def _hold(self, allocated: ByRank) -> bool:
         """Hold what nobody else has of *allocated*; returns whether that has changed."""
-        pool = self._pool
-        before = pool.held_back
-        if pool.has_job(HELD_BACK):
+        pool, before, after = self._pool, ByRank(), ByRank()
+        add_held(before, pool.held_back)
+        state_of = pool.situation.index.state_of
+        for rank, (cores, gpus) in allocated.items():
+            state = state_of[rank] if rank < len(state_of) else None
+            if state is not None:
+                had = before.get(rank, (0, 0))
+                mine = cores & (state.cores | had[0]), gpus & (state.gpus | had[1])
+                if mine != (0, 0):
+                    after[rank] = mine
+        if after == before:
+            return False
+        parts = alike(after)
+        if before:
             pool.free(HELD_BACK)
-        pool.occupy(HELD_BACK, allocated)
-        after = pool.held_back
-        if not after:
-            pool.free(HELD_BACK)
-        if after != before:
-            what = f"held back: {short_form(after)}" if after else "nothing is held back any more"
-            why = ": allocated, but to no job whose R is known" if after else ""
-            self._log.warning(f"{what}{why}")
-        return after != before
+        if after:
+            pool.occupy(HELD_BACK, parts)
+        more = " ..." if len(parts) > _SHOWN else ""
+        what = f"held back: {short_form(parts[:_SHOWN])}{more}"
+        what = f"{what}: allocated, but to no job whose R is known"
+        self._log.warning(what if after else "nothing is held back any more")
+        return True
 
-    def _release(self, allocated: ResourceSet) -> None:
+    def _release(self, allocated: ByRank) -> Iterator[bool]:
         """Free what jobs had at hello and is not *allocated* any more."""
         jobs, self._at_hello = self._at_hello, {}
-        count = sum(_release(self._pool, jobid, R, allocated) for jobid, R in jobs.items())
+        count = 0
+        for number, (jobid, R) in enumerate(jobs.items(), 1):
+            count += _release(self._pool, jobid, R, allocated)
+            if number % ENTRIES == 0:
+                yield True
         if count:
             text = f"freed {count} nodes of jobs that ended while this scheduler started"
             self._log.warning(text)
 
 
-def _release(pool: Pool, jobid: int, held: ResourceSet, allocated: ResourceSet) -> int:
+def _release(pool: Pool, jobid: int, held: ResourceSet, allocated: ByRank) -> int:
     """Free what *jobid* has of *held* beyond *allocated*; returns on how many nodes.
 
     The job may have freed some of that in the ordinary way since then.
     """
-    gone = 0
-    for entry in held.entries:
-        taken = idset.union(
-            other.ranks
-            for other in allocated.entries
-            if other.cores & entry.cores or other.gpus & entry.gpus
-        )
-        gone |= entry.ranks & ~taken
+    gone = idset.from_ids(
+        rank
+        for ranks, cores, gpus in held_in(held.entries)
+        for rank in ranks
+        if not (cores & allocated.get(rank, (0, 0))[0] or gpus & allocated.get(rank, (0, 0))[1])
+    )
     job = pool.job(jobid)
     parts = held_on(gone, job.parts) if job else ()
     if parts:
         pool.free(jobid, Allocation(pool.inventory, parts, 1))
-    return len(ranks_in(parts))
+    return sum(len(ranks) for ranks, _, _ in parts)

@@ -54,6 +54,26 @@ def held_in(entries: Iterable[RLiteEntry]) -> tuple[Held, ...]:
     return tuple((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in entries)
 
 
+#: What is held on each rank, as cores and GPUs (bitmasks).
+ByRank = dict[int, tuple[int, int]]
+
+
+def add_held(found: ByRank, parts: Iterable[Held]) -> None:
+    """Add *parts* to what is *found* on each rank."""
+    for ranks, cores, gpus in parts:
+        for rank in ranks:
+            before = found.get(rank, (0, 0))
+            found[rank] = before[0] | cores, before[1] | gpus
+
+
+def alike(found: ByRank) -> list[Held]:
+    """The parts that *found* adds up to: one for all ranks with the same ids."""
+    ranks: dict[tuple[int, int], list[int]] = {}
+    for rank in sorted(found):
+        ranks.setdefault(found[rank], []).append(rank)
+    return [(tuple(those), cores, gpus) for (cores, gpus), those in ranks.items()]
+
+
 def ranks_in(parts: Iterable[Held]) -> tuple[int, ...]:
     """The ranks of *parts*, in their order."""
     return tuple(rank for ranks, _, _ in parts for rank in ranks)

@@ -11,6 +11,7 @@ from manager import CANCEL, SUCCESS, Job, JobManager, Module
 from reactor import Clock, Handle, Message
 
 from treepool import parse_shape
+from treepool.flux import heldback
 from treepool.placement.plan import profile, queue
 from treepool.placement.plan.jobs import FAR
 from treepool.rfc import jobspec
@@ -59,7 +60,11 @@ class History:
         self.ending = False
         self.module = Module(handle, self.manager)
         steps = 1 if self.mixed else 1000  # of a pass between two yields
-        with patch.object(profile, "SLICE", steps), patch.object(queue, "SWEEP", 0.0):
+        with (
+            patch.object(profile, "SLICE", steps),
+            patch.object(queue, "SWEEP", 0.0),
+            patch.object(heldback, "ENTRIES", 1),
+        ):
             self.module.run()
         self.manager.unloaded()
         for job in self.manager.jobs.values():
