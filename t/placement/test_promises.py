@@ -640,3 +640,28 @@ def test_it_takes_no_longer_to_add_a_job_if_thousands_wait_for_nodes_that_are_do
     site.run()
     with Lines(most=2000):
         site.submit(3001, "node=2/slot/core=8")
+
+
+def test_the_first_jobs_of_a_queue_are_found_behind_thousands_that_wait_for_nodes_that_are_down():
+    site = site_of("conservative", nodes=2)
+    site.runs(1, "slot/core=4", NOW + 100, constraints={"ranks": ["0"]})
+    site.lose("1")
+    for jobid in range(2, 3002):
+        site.submit(jobid, "node=2/slot/core=8")
+        if jobid == 1000:
+            assert waits(site, 5000, "slot/core=8", priority=15)
+    assert waits(site, 5001, "slot/core=8", priority=14)
+    site.leave(1)
+    with Lines(most=2000):
+        ((_, _, jobs),) = site.queue.lines()
+        assert [job.jobid for job in jobs] == [5000, 5001]
+
+
+def test_it_takes_no_longer_to_add_a_job_if_thousands_like_it_have_other_lengths():
+    site = site_of(nodes=1)
+    site.runs(1, "slot/core=8", NOW + 1000)
+    for jobid in range(2, 3002):
+        site.submit(jobid, "slot/core=8", float(jobid))
+    site.run()
+    with Lines(most=2000):
+        site.submit(3002, "slot/core=8", 5000.5)

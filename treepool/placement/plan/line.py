@@ -16,28 +16,40 @@ from treepool.placement.plan.jobs import JobClass, Place, Rule, Waiting
 
 
 class Group:
-    """The jobs of one class in one line that have no reservation."""
+    """The jobs of one class in one line that have no reservation: all, and by their length.
+
+    They may be tens of thousands, and all of another length.
+    """
 
     def __init__(self, job_class: JobClass, line: Line) -> None:
         self.job_class = job_class
         self.line = line
-        self.by_length: dict[float, list[Place]] = {}
+        self.places: list[Place] = []
+        self._lengths: list[float] = []
+        self._by_length: dict[float, list[Place]] = {}
 
     def add(self, job: Waiting) -> None:
         """Add *job*."""
-        insort(self.by_length.setdefault(job.length, []), job.place)
+        insort(self.places, job.place)
+        if job.length not in self._by_length:
+            insort(self._lengths, job.length)
+        insort(self._by_length.setdefault(job.length, []), job.place)
 
     def remove(self, job: Waiting) -> None:
         """Remove *job*."""
-        alike = self.by_length[job.length]
-        del alike[bisect_left(alike, job.place)]
+        alike = self._by_length[job.length]
+        for places in self.places, alike:
+            del places[bisect_left(places, job.place)]
         if not alike:
-            del self.by_length[job.length]
+            del self._by_length[job.length]
+            del self._lengths[bisect_left(self._lengths, job.length)]
 
     def first(self, shorter: float = math.inf) -> Optional[Place]:
         """The place of the first job that is *shorter* than so many seconds; None if none is."""
-        alike = (places for length, places in self.by_length.items() if length < shorter)
-        return min((places[0] for places in alike), default=None)
+        if shorter == math.inf:
+            return self.places[0] if self.places else None
+        lengths = islice(self._lengths, bisect_left(self._lengths, shorter))
+        return min((self._by_length[length][0] for length in lengths), default=None)
 
     def next(self) -> Optional[Place]:
         """The place of the next job that may be able to start; None if there is none.
@@ -74,7 +86,7 @@ class Line:
         del self._others[bisect_left(self._others, job.place)]
         group = self.groups[job.job_class]
         group.remove(job)
-        if not group.by_length:
+        if not group.places:
             del self.groups[job.job_class]
 
     def reserve(self, job: Waiting) -> None:
@@ -103,9 +115,28 @@ class Line:
 
     def in_order(self) -> Iterator[Waiting]:
         """The jobs that can be served, as far as is known, in order."""
-        for place in merge(self.reserved, self._others):
+        reserved = filter(self._is_servable, self.reserved)
+        return (self._jobs[place[1]] for place in merge(reserved, self._others_in_order()))
+
+    def _others_in_order(self) -> Iterator[Place]:
+        """The jobs without a reservation that can be served, as far as is known, in order.
+
+        Tens of thousands may be between two of them that wait for nodes that are down.
+        """
+        passed = 0
+        for place in self._others:
             if self._is_servable(place):
-                yield self._jobs[place[1]]
+                yield place
+                continue
+            passed += 1
+            if passed > len(self.groups):
+                able = [group.places for group in self._able()]
+                yield from merge(*(places[bisect_left(places, place) :] for places in able))
+                return
+
+    def _able(self) -> Iterator[Group]:
+        """The groups of jobs that can be served, as far as is known."""
+        return (group for own, group in self.groups.items() if own.servable is not False)
 
     def _is_servable(self, place: Place) -> bool:
         return self._jobs[place[1]].job_class.servable is not False
@@ -118,16 +149,11 @@ class Line:
         return None if place is None else self._jobs[place[1]]
 
     def _first_other(self) -> Optional[Place]:
-        """The first job without a reservation that can be served, as far as is known.
-
-        Tens of thousands may be ahead of it that wait for nodes that are down.
-        """
+        """The first job without a reservation that can be served, as far as is known."""
         for place in islice(self._others, 1 + len(self.groups)):
             if self._is_servable(place):
                 return place
-        groups = (group for own, group in self.groups.items() if own.servable is not False)
-        firsts = (group.first() for group in groups)
-        return min((place for place in firsts if place is not None), default=None)
+        return min((group.places[0] for group in self._able()), default=None)
 
     def next(self) -> Optional[Place]:
         """The place of the job that is next to get a reservation; None if none is to get one."""
