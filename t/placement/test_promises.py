@@ -665,3 +665,16 @@ def test_it_takes_no_longer_to_add_a_job_if_thousands_like_it_have_other_lengths
     site.run()
     with Lines(most=2000):
         site.submit(3002, "slot/core=8", 5000.5)
+
+
+@pytest.mark.parametrize("shape", ["node=1152/slot/core=8", "slot=9216/core=1"])
+def test_requests_for_all_nodes_that_all_differ_make_no_long_step_when_a_node_goes_down(shape):
+    site = site_of(nodes=1152)
+    site.run()
+    for number in range(40):
+        site.submit(1 + number, shape, constraints={"properties": [f"^x{number}"]})
+    site.lose("1")
+    with Lines(most=STEP // 2) as lines:
+        for _ in site.queue.run():
+            lines.count = 0
+    assert not site.running

@@ -41,7 +41,7 @@ from treepool.placement.plan.jobs import (
 from treepool.placement.plan.line import Group, Line, Source
 from treepool.placement.plan.profile import LATE, PRESENT, Change, Profile
 from treepool.placement.plan.search import Start, earliest_start, gained_later, gained_now
-from treepool.placement.plan.views import Units, View, Views
+from treepool.placement.plan.views import CHOICE, Units, View, Views
 from treepool.placement.plan.windows import Window
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -508,8 +508,12 @@ class Queue:
 
     def _refuse_infeasible(self, own: JobClass) -> Iterator[None]:
         """Refuse the jobs of a class if they can never run, because the pool has other nodes."""
+        request = own.relaxed or own.request
+        if self.profile.meter.spend(CHOICE):
+            yield
+        self.views.owe(request)
         try:
-            self.pool.check_feasibility(own.relaxed or own.request)
+            self.pool.check_feasibility(request)
         except InfeasibleRequest as e:
             self._job = None  # the work goes on when that job leaves
             for job in [job for job in self.jobs.values() if job.job_class is own]:

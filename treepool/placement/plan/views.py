@@ -234,8 +234,13 @@ class Views:
         ):
             del situation.kept[next(iter(situation.kept))]
         found = situation.choice(request)
-        meter.owe(found.effort)
+        self.owe(request, found.effort)
         return found
+
+    def owe(self, request: Request, effort: int = 0) -> None:
+        """Count a choice for *request*, which took *effort*, and looked at a node in some 1 us."""
+        nodes = min(request.least_asks, len(self.profile.pool.inventory.types))
+        self.profile.meter.owe(effort + nodes // 8)
 
     def count(self, view: View, units: Units) -> Generator[None, None, None]:
         """Count *units* in *view* from now on."""
