@@ -678,3 +678,32 @@ def test_requests_for_all_nodes_that_all_differ_make_no_long_step_when_a_node_go
         for _ in site.queue.run():
             lines.count = 0
     assert not site.running
+
+
+def test_requests_that_can_never_be_served_any_more_make_no_long_step_beside_thousands_of_jobs():
+    site = site_of(nodes=2, fast="1")
+    site.runs(1, "slot=2/node{x}", NOW + 1000)
+    for jobid in range(2, 3002):
+        site.submit(jobid, "slot/core=8")
+    for number in range(40):
+        constraints = {"properties": ["fast", f"^x{number}"]}
+        site.submit(4000 + number, "slot/core=8", constraints=constraints)
+    site.run()
+    site.lose("1", for_good=True)
+    with Lines(most=STEP // 10) as lines:
+        for _ in site.queue.run():
+            lines.count = 0
+    assert len(site.refusals) == 40
+
+
+def test_a_forecast_that_is_begun_anew_makes_no_long_step():
+    site = site_of("fifo", nodes=1000)
+    site.runs(1, "node=1000/slot/core=8", NOW + 10)
+    for jobid in range(2, 22):
+        site.submit(jobid, "node=1000/slot/core=8")
+    forecast = Forecast(site.pool)
+    outcome(forecast.begin(NOW))
+    outcome(forecast.starts(site.queue.jobs.values(), NOW, {}))
+    with Lines(most=STEP // 10) as lines:
+        for _ in forecast.begin(NOW):
+            lines.count = 0

@@ -41,6 +41,7 @@ class Forecast:
         for holder, holding in list(profile.holdings.items()):
             if holding.planned:
                 profile.drop(holder)
+                yield
         while True:
             profile.follow(now)
             profile.gains.clear()

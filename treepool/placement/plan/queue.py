@@ -516,7 +516,10 @@ class Queue:
             self.pool.check_feasibility(request)
         except InfeasibleRequest as e:
             self._job = None  # the work goes on when that job leaves
-            for job in [job for job in self.jobs.values() if job.job_class is own]:
+            made = [one.job for one in self.reservations.values() if one.job.job_class is own]
+            lines = [line for line in self._lines.values() if own in line.groups]
+            alike = [self.jobs[place[1]] for line in lines for place in line.groups[own].places]
+            for job in made + alike:
                 if self.jobs.get(job.jobid) is job:
                     self.remove(job.jobid)
                     self._launcher.refused(job, str(e))
