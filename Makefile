@@ -107,10 +107,12 @@ bench: $(PLOTS)
 
 # How well jobs are packed, by each policy and by others, with a chart: some minutes; PACKING='--help' for
 # more. And how near the nodes of jobs are on three fabrics: PACKING='fabrics --help' for that alone.
+# TRACE='NODES JOBS' or TRACE=JOBS: CSV files as Alibaba and Philly published them (doc/performance.md).
 packing: $(PLOTS)
 	mkdir -p build
-	$(BIN)/python t/bench/packing $(if $(PACKING),$(PACKING),--plot build/packing.svg)
-	$(if $(PACKING),,$(BIN)/python t/bench/packing fabrics)
+	$(BIN)/python t/bench/packing $(if $(TRACE),--trace $(TRACE)) \
+	  $(if $(TRACE)$(PACKING),$(PACKING),--plot build/packing.svg)
+	$(if $(TRACE)$(PACKING),,$(BIN)/python t/bench/packing fabrics)
 
 # Random work in a real Flux for ten minutes, and a checker that trusts nothing of treepool;
 # SOAK='--minutes 60 --nodes 200 --seed 1' for others. Says so where there is no flux on the PATH.

@@ -62,6 +62,78 @@ def test_the_command_prints_a_row_for_each_pool(capsys):
     assert len(capsys.readouterr().out.splitlines()) == 5
 
 
+PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n"
+NODES = "sn,cpu_milli,memory_mib,gpu,model\n"
+TASKS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
+
+
+@pytest.fixture
+def traced(tmp_path, capsys):
+    """The status, rows and complaints of the command with these texts as the files of a trace."""
+
+    def run(*texts):
+        paths = [tmp_path / f"{i}.csv" for i in range(len(texts))]
+        for path, text in zip(paths, texts):
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        argv = ["--pools", "first-fit", "--runs", "fill", "--trace", *map(str, paths)]
+        status = command.main(argv)
+        out, err = capsys.readouterr()
+        return status, [line.split() for line in out.splitlines()[1:]], err.splitlines()
+
+    return run
+
+
+def test_a_trace_with_run_times_is_played_as_its_jobs_come_and_as_they_run(traced):
+    jobs = ["2017-10-09 07:01:55,1.0,1,1.0,a", "2017-10-09 07:01:56,1e6,8,8e6,a"]
+    status, rows, errors = traced(PHILLY + "\n".join([*jobs, jobs[0].replace(",1,", ",16,")]))
+    assert (status, [row[:4] for row in rows]) == (
+        0, [["f100%", "trace", "jobs", "first-fit"], ["f100%", "trace", "hours", "first-fit"]]
+    )  # fmt: skip
+    assert errors == ["packing: 1 of 3 jobs left out: no node could serve them"]
+    # All time is that of the eight GPUs, which only 231 of the nodes have: 1,848 of 2,490.
+    assert rows[1][4] == "74.22"
+
+
+def test_a_part_of_a_gpu_counts_as_one_and_cores_are_rounded(traced):
+    nodes = NODES + "n0,4000,1,2,G2\nn1,4000,1,2,G2\n"
+    # Jobs of two cores and a GPU each fill both nodes; with three cores only half of the GPUs.
+    assert traced(nodes, TASKS + "p,2400,1,1,460\n")[1][0][4] == "100.00"
+    assert traced(nodes, TASKS + "p,2600,1,1,1000\n")[1][0][4] == "50.00"
+
+
+HUGE = "1" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("texts", "where"),
+    [
+        (["a,b\n1,2\n"], "0.csv: line 2: column cpu_milli is missing"),
+        ([PHILLY + "t,1,1,1,a\nt,1,-1,1,a\n"], "0.csv: line 3: column num_gpus is '-1'"),
+        ([PHILLY + "t,1,nan,1,a\n"], "0.csv: line 2: column num_gpus is 'nan'"),
+        ([PHILLY + "t,inf,1,1,a\n"], "0.csv: line 2: column duration is 'inf'"),
+        ([PHILLY + "t,1\n"], "0.csv: line 2: column num_gpus is missing"),
+        ([PHILLY + f"t,1,{HUGE},1,a\n"], "0.csv: line 2: field larger"),
+        ([PHILLY + "t,1,0,1,a\n"], "0.csv: no job with GPUs"),
+        ([PHILLY], "0.csv: no job with GPUs"),
+        ([""], "0.csv: is empty"),
+        ([b"\xff\xfe"], "0.csv: is not UTF-8"),
+        ([NODES + "n,1000,1,1e99,G2\n", TASKS], "0.csv: line 2: column gpu is '1e99'"),
+        ([NODES + "n,999,1,8,G2\n", TASKS], "0.csv: line 2: column cpu_milli is '999'"),
+        ([NODES, TASKS + "p,1000,1,1,1\n"], "1.csv: no job with GPUs"),
+        ([NODES, TASKS, TASKS], "argument --trace: expected NODES and JOBS"),
+    ],
+)
+def test_a_trace_that_cannot_be_read_is_an_error_of_one_line(traced, texts, where):
+    status, rows, (error,) = traced(*texts)
+    assert status and not rows
+    assert where in error
+
+
+def test_a_trace_that_is_not_there_is_a_usage_error(capsys):
+    assert command.main(["--trace", "/nowhere/philly.csv"]) == 2
+    assert "philly.csv: cannot be read" in capsys.readouterr().err
+
+
 #: Two cells of two switches of four nodes.
 PODS = fabrics.Machine(2, 2, 4, [1, 2, 3, 4, 6, 8])
 

@@ -7,19 +7,29 @@ from __future__ import annotations
 
 import csv
 import random
+from contextlib import suppress
+from io import StringIO
 from itertools import groupby
-from pathlib import Path
-from typing import Any, Iterator, NamedTuple
+from math import ceil
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, TypeVar
 
 import attrs
 
+from treepool.cli import files
+from treepool.cli.screen import Stop
 from treepool.rfc import idset
+from treepool.rfc.findings import shown
+
+T = TypeVar("T")
 
 Ask = tuple[int, int]
 Mix = list[Ask]
 
 #: Cores and GPUs, as bitmasks.
 Ids = tuple[int, int]
+
+#: A row of a table: its values by column.
+Row = Mapping[str, str]
 
 _NAMES = ("socket", "numa")
 
@@ -159,23 +169,77 @@ def mix(name: str, on: Cluster, rng: random.Random) -> Mix:
     return [ask for ask in found if on.could(ask)]
 
 
-def trace(nodes: Path, jobs: Path) -> tuple[Cluster, Mix]:
-    """A cluster and its jobs from two CSV files.
+#: The nodes that Philly's list has (ATC'19): how many, and with how many GPUs.
+PHILLY = ((321, 2), (231, 8))
 
-    They have columns cpu_milli and gpu, and cpu_milli and num_gpu, as those that Alibaba published
-    (cluster-trace-gpu-v2023). Cores are rounded; a part of a GPU counts as one.
+#: Cores for each GPU where a trace does not tell.
+PER_GPU = 12
+
+#: Most cores and GPUs of a node or a job of a trace, and the longest job in seconds.
+MOST, LONGEST = 4096, 1e10
+
+
+@attrs.frozen
+class Traced:
+    """A job of a trace; its ``seconds`` are 0 where the trace does not tell."""
+
+    ask: Ask
+    seconds: float
+
+
+def trace(nodes: Optional[str], jobs: str) -> tuple[Cluster, list[Traced]]:
+    """A cluster and its jobs from CSV files; without *nodes* those of Philly.
+
+    Nodes have columns cpu_milli and gpu, jobs cpu_milli and num_gpu, as those that Alibaba
+    published (cluster-trace-gpu-v2023), or num_gpus and duration, as those of Philly. Cores are
+    rounded; a part of a GPU counts as one; jobs of Philly have PER_GPU cores for each. Raises Stop,
+    which names file and line.
     """
-    kinds = sorted(
-        (halves(int(row["cpu_milli"]) // 1000, int(row["gpu"])) for row in _rows(nodes)),
-        key=lambda kind: (kind.gpus, kind.cores),
-    )
-    on = Cluster(kinds, 12)
-    asks = [
-        (max(1, round(int(row["cpu_milli"]) / 1000)), int(row["num_gpu"])) for row in _rows(jobs)
-    ]
-    return on, [ask for ask in asks if on.could(ask)]
+    if nodes is None:
+        kinds = [halves(PER_GPU * gpus, gpus) for number, gpus in PHILLY for _ in range(number)]
+    else:
+        kinds = sorted(_rows(nodes, _node), key=lambda kind: (kind.gpus, kind.cores))
+    return Cluster(kinds, PER_GPU), _rows(jobs, _job)
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    with path.open(newline="") as file:
-        yield from csv.DictReader(file)
+def mixes(jobs: list[Traced]) -> Iterator[tuple[str, Mix]]:
+    """The jobs as they come, and as they run: each as likely as it is long."""
+    asks = [job.ask for job in jobs]
+    yield "jobs", asks
+    if jobs[0].seconds:
+        seconds = [job.seconds for job in jobs]
+        yield "hours", random.Random(0).choices(asks, seconds, k=len(asks))
+
+
+def _node(row: Row) -> Kind:
+    return halves(int(_number(row, "cpu_milli", 1000, 1000 * MOST)) // 1000, _gpus(row, "gpu"))
+
+
+def _job(row: Row) -> Traced:
+    if "num_gpus" in row:
+        gpus = _gpus(row, "num_gpus")
+        return Traced((max(1, PER_GPU * gpus), gpus), _number(row, "duration", 1e-3, LONGEST))
+    cores = round(_number(row, "cpu_milli", 0, 1000 * MOST) / 1000)
+    return Traced((max(1, cores), _gpus(row, "num_gpu")), 0.0)
+
+
+def _gpus(row: Row, name: str) -> int:
+    return ceil(_number(row, name, 0, MOST))
+
+
+def _number(row: Row, name: str, least: float, most: float) -> float:
+    text = row.get(name)
+    with suppress(ValueError):
+        if text is not None and least <= float(text) <= most:
+            return float(text)
+    found = "is missing" if text is None else f"is {shown(text)}"
+    raise ValueError(f"column {name} {found}: a number from {least:g} to {most:g} is expected")
+
+
+def _rows(path: str, read: Callable[[Row], T]) -> list[T]:
+    """What *read* makes of the rows of a CSV file."""
+    table = csv.DictReader(StringIO(files.read_text(path)))
+    try:
+        return [read(row) for row in table]
+    except (csv.Error, ValueError) as e:
+        raise Stop(f"{files.shown(path)}: line {table.reader.line_num}: {e}") from None

@@ -11,11 +11,11 @@ from typing import Any, Iterator, Optional, Sequence
 import attrs
 
 from bench.packing import chart, runs
-from bench.packing.clusters import CLUSTERS, Cluster, Mix, cluster, mix, trace
+from bench.packing.clusters import CLUSTERS, Cluster, Mix, cluster, mix, mixes, trace
 from bench.packing.pools import packer
-from treepool.cli import plots
+from treepool.cli import files, plots
 from treepool.cli.main import INTERRUPTED, Parser
-from treepool.cli.screen import DONE, Stop, complain, out
+from treepool.cli.screen import DONE, USAGE, Stop, complain, out
 from treepool.placement.choose.policy import POLICIES
 
 _DESCRIPTION = """\
@@ -25,7 +25,8 @@ knows the mix beforehand; random takes any node; flux-core, if it is here, is
 Flux's own pool. packing:4 is the policy packing with straddle=4, mix is packing
 with the mix as an option.
 
-fill     jobs come until they have asked for all GPUs: GPUs allocated, percent
+fill     jobs come until they have asked for all GPUs, or for more or less
+         (--asked), and none ends: GPUs allocated, percent
 closed   the cluster stays at a load: jobs of several GPUs that are refused
          though enough cores and GPUs are free, percent; jobs that straddle
          domains though on an idle node they would not; whole sockets; nodes
@@ -75,16 +76,18 @@ def _parser() -> Parser:
     add("--clusters", default=",".join(CLUSTERS), help="default: A,B,alike,mixed")
     add("--mixes", default="ones,even,eights", help="default: ones,even,eights")
     add("--loads", default="0.95", help="default: 0.95")
+    add("--asked", default="1", help="of all GPUs, in a run fill (default: 1)")
     add("--nodes", type=int, default=400, help="of each cluster (default: 400)")
     add("--turns", type=float, default=2, help="how often a cluster turns over (default: 2)")
     add("--jobs", type=int, default=600, help="of a queue (default: 600)")
     add("--seeds", type=int, default=1, help="orders to average over (default: 1)")
     add(
         "--trace",
-        nargs=2,
-        type=Path,
-        metavar=("NODES", "JOBS"),
-        help="CSV files as of Alibaba's cluster-trace-gpu-v2023, instead of --clusters and --mixes",
+        nargs="+",
+        metavar="FILE",
+        help="NODES and JOBS, CSV files as of Alibaba's cluster-trace-gpu-v2023, instead of "
+        "--clusters and --mixes; or JOBS alone, as Philly's, on its 321 nodes with 2 and 231 nodes "
+        "with 8 GPUs, 12 cores for each GPU",
     )
     add("--plot", metavar="FILE", type=Path, help="a chart as SVG: refused and straddling")
     return parser
@@ -92,12 +95,27 @@ def _parser() -> Parser:
 
 def _cases(arguments: Namespace) -> Iterator[tuple[str, str, Cluster, Mix]]:
     if arguments.trace is not None:
-        yield "trace", "-", *trace(*arguments.trace)
+        yield from _traced(arguments.trace)
         return
     for name in arguments.clusters.split(","):
         on = cluster(name, arguments.nodes)
         for kind in arguments.mixes.split(","):
             yield name, kind, on, mix(kind, on, random.Random(kind))
+
+
+def _traced(paths: list[str]) -> Iterator[tuple[str, str, Cluster, Mix]]:
+    """The cases of a trace."""
+    if len(paths) > 2:
+        raise Stop("argument --trace: expected NODES and JOBS, or JOBS alone", USAGE)
+    on, jobs = trace(paths[0] if paths[1:] else None, paths[-1])
+    could = [job for job in jobs if on.could(job.ask)]
+    if not any(job.ask[1] for job in could):
+        raise Stop(f"{files.shown(paths[-1])}: no job with GPUs that a node could serve")
+    if len(could) < len(jobs):
+        left = f"{len(jobs) - len(could):,} of {len(jobs):,} jobs left out"
+        complain("packing", f"{left}: no node could serve them")
+    for kind, found in mixes(could):
+        yield "trace", kind, on, found
 
 
 @attrs.frozen
@@ -116,16 +134,18 @@ class _Task:
 
 def _rows(arguments: Namespace) -> Iterator[tuple[str, ...]]:
     """The rows, in order; as many are worked out at a time as there are processors."""
-    yield HEAD
-    loads = [float(load) for load in arguments.loads.split(",")]
+    loads, asked = (
+        [float(load) for load in listed.split(",")] for listed in (arguments.loads, arguments.asked)
+    )
     tasks = [
         _Task(what, name, kind, on, jobs, pool, load, arguments)
         for name, kind, on, jobs in _cases(arguments)
         for what in arguments.runs.split(",")
-        for load in ([1.0] if what == "fill" else loads)
+        for load in (asked if what == "fill" else loads)
         for pool in arguments.pools.split(",")
         if what != "queue" or pool.partition(":")[0] in _QUEUED
     ]
+    yield HEAD
     with ProcessPoolExecutor() as processes:
         for rows in processes.map(_rows_of, tasks):
             yield from rows
@@ -148,8 +168,7 @@ def _rows_of(task: _Task) -> list[tuple[str, ...]]:
     found = _mean(
         _numbers(task.what, task.on, task.jobs, task.pool, seed, load, turns) for seed in seeds
     )
-    label = "fill" if task.what == "fill" else f"{task.what[0]}{load:.0%}"
-    return [(label, *about, *(f"{n:.2f}" for n in found))]
+    return [(f"{task.what[0]}{load:.0%}", *about, *(f"{n:.2f}" for n in found))]
 
 
 def _numbers(
@@ -157,7 +176,7 @@ def _numbers(
 ) -> tuple[float, ...]:
     one = packer(pool, on, jobs)
     if what == "fill":
-        found = runs.inflation(on, jobs, one, seed)
+        found = runs.inflation(on, jobs, one, seed, load)
     else:
         run = runs.closed if what == "closed" else runs.opened
         found = run(on, jobs, one, seed, load, turns)

@@ -127,10 +127,10 @@ class _Run:
         )
 
 
-def inflation(on: Cluster, mix: Mix, packer: Packer, seed: int) -> Found:
-    """Jobs arrive until the GPUs asked equal those there are, and none ends."""
+def inflation(on: Cluster, mix: Mix, packer: Packer, seed: int, most: float = 1.0) -> Found:
+    """Jobs arrive until they have asked for *most* of the GPUs, and none ends."""
     rng, run, asked = random.Random(seed), _Run(on, packer), 0
-    while asked < on.gpus:
+    while asked < most * on.gpus:
         ask = rng.choice(mix)
         asked += ask[1]
         run.start(ask)
