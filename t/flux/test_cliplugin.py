@@ -273,7 +273,7 @@ def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
     ("words", "said"),
     [
         (["--locality="], "--locality: ''"),
-        (["--gpu-link=fast"], "--gpu-link: 'fast' is not nvlink, xgmi, xelink or a number"),
+        (["--gpu-link=good"], "--gpu-link: 'good' is not nvlink, xgmi, xelink, fast or a number"),
         (["--gpu-link=0"], "--gpu-link: 0 is not"),
         (["--gpu-link=-3"], "--gpu-link: '-3' is not"),
         (["--gpu-link=1e3"], "--gpu-link: '1e3' is not"),
@@ -298,6 +298,8 @@ def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
         (["--locality=\x1b[31mred\n"], "--locality: '\\x1b[31mred\\n' is not"),
         (["--gpu="], "--gpu: column 1: expected one of num"),
         (["--gpu=num=\udcff"], "--gpu: column 5: num="),
+        (["--gpu=gmodel=NVIDIAA100-80G"], "write gmodel=a100, and gmem for its memory"),
+        (["--gpu=glink=yes", "--gpu-link=nvlink"], "--gpu: glink=yes contradicts --gpu-link"),
         (["--gpu=gmodel=nvidia"], "--gpu: gmodel=nvidia names no model"),
         (["--gpu=xgmi=yes", "--gpu-link=nvlink"], "--gpu: xgmi=yes contradicts --gpu-link"),
         (["--gpu=num=2", "-N1", "--gpus-per-node=2"], "--gpus-per-node says already"),

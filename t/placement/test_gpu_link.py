@@ -56,6 +56,15 @@ def test_what_waits_and_what_never_can_be():
         given(pool, "slot=4/[core;gpu=2]", 2, gpu_link=50)
 
 
+@pytest.mark.parametrize("type", ["nvlink", "xgmi", "xelink"])
+def test_a_fast_link_is_one_of_any_vendor_and_not_pcie(type):
+    wires = {pair: Wire(type, 8) if wire.gbps == 50 else wire for pair, wire in RING.items()}
+    pool = Pool(node_R(Links.from_matrix(wires)))
+    assert given(pool, "slot/[core;gpu=2]", gpu_link="fast")["gpu"] == "0-1"
+    with pytest.raises(InfeasibleRequest, match="no 3 GPUs are joined by NVLink, xGMI or Xe Link"):
+        given(pool, "slot/[core;gpu=3]", 2, gpu_link="fast")
+
+
 @pytest.mark.parametrize("locality", ["preferred", "none"])
 def test_a_node_that_tells_no_links_serves_no_demand_for_two_gpus(locality):
     pool = Pool(node_R(None), locality=locality)

@@ -87,6 +87,7 @@ GOOD = [
     ({"same_numa": "prefer", "level": "socket"}, {"level": "socket", **SAYS}),
     ({"gpu_link": "nvlink"}, {"gpu_link_type": "nvlink"}),
     ({"gpu_link": "xgmi"}, {"gpu_link_type": "xgmi"}),
+    ({"gpu_link": "fast"}, {"gpu_link_type": "fast"}),
     ({"gpu_link": 300}, {"gpu_gbps": 300.0}),
     ({"gpu_link": 0.5}, {"gpu_gbps": 0.5}),
     ({"gpu_memory": 40}, {"gpu_memory": 40 * 2**30}),
@@ -155,7 +156,7 @@ POLICY = "is not one of none, best-effort, restricted, single-numa-node"
 NAME = "is not the name of a locality"
 SEGMENT = "is not a locality and a number of nodes, such as switch:16"
 SECONDS = "is not a number of seconds"
-LINK = "is not nvlink, xgmi, xelink or a number of GB/s"
+LINK = "is not nvlink, xgmi, xelink, fast or a number of GB/s"
 GIB = "is not a number of GiB"
 FLAG = "is not true or false"
 SAME = "is not the family of a property, such as driver or driver:preferred"

@@ -8,8 +8,9 @@ from treepool.discovery.machine import Machine
 
 _WORD = re.compile(r"[A-Za-z0-9]+", re.ASCII)
 
-#: Words in a model's name that carry no information: the vendor, and that it is a GPU.
-_NOISE = frozenset(("nvidia", "amd", "tesla", "radeon", "instinct", "intel", "corporation", "gpu"))
+#: What carries no information at the beginning of a word: the vendor, and that it is a GPU. LSF
+#: writes names in one word: NVIDIAA100, TeslaV100.
+_NOISE = re.compile(r"^(nvidia|amd|tesla|radeon|instinct|intel|corporation|gpu)+", re.ASCII)
 
 #: The usual short names of models: A100, H100, MI250X, V100, GH200, L40S.
 _MODEL = re.compile(r"[a-z]{1,3}\d{2,4}[a-z]{0,2}", re.ASCII)
@@ -45,11 +46,11 @@ def of_machine(machine: Machine) -> frozenset[str]:
 
 def model_name(model: str) -> str:
     """The usual name of a GPU model, in lower case: v100 for "Tesla V100-SXM2-16GB"."""
-    words: list[str] = [word.lower() for word in _WORD.findall(model)]
+    words = [_NOISE.sub("", word.lower()) for word in _WORD.findall(model)]
     for word in words:
         if _MODEL.fullmatch(word):
             return word
-    return "-".join(word for word in words if word not in _NOISE)[:40]
+    return "-".join(word for word in words if word)[:40]
 
 
 def _plain(text: str) -> str:

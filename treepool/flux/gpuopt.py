@@ -1,8 +1,9 @@
 """The option ``flux submit --gpu``, in the syntax of LSF and LavaLite.
 
 ``num=4:mode=exclusive:nvlink=yes:gmodel=A100:gmem=40GB``: pairs in any order, each at most once.
-Sizes have the units of RFC 14, or LSF's letters (``40G``), which are powers of 1024. The other
-keys of LSF are refused with a message that says what treepool has instead.
+Sizes have the units of RFC 14, or LSF's letters (``40G``), which are powers of 1024. What asks for
+no more than treepool gives anyway (``mps=no``) is accepted. The other keys of LSF are refused with
+a message that says what treepool has instead.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import attrs
 from treepool.errors import InvalidOption
 from treepool.rfc.count import BYTES
 from treepool.rfc.findings import shown
-from treepool.rfc.links import MAX_MEMORY
+from treepool.rfc.links import ANY_FAST, MAX_MEMORY
 from treepool.rfc.quote import did_you_mean
 
 #: Longest text accepted, in characters; a text with every key once fits.
@@ -44,10 +45,9 @@ _BYTES = {
 
 #: What to use in treepool instead of the keys that only LSF has.
 _INSTEAD = {
-    "j_exclusive": "write mode=exclusive",
-    "mps": "write nothing: treepool does not share GPUs",
-    "glink": "write nvlink=yes or xgmi=yes",
-    "gvendor": "write gmodel, or --requires with a property of the nodes",
+    "gvendor": "write gmodel, or a property of the nodes: --requires=gpu-vendor-nvidia",
+    "gpack": "write nothing: treepool does not share GPUs",
+    "block": "write nothing: flux treepool bind gives tasks their GPUs in blocks",
     "gtile": "for a GPU of each of two sockets write --resources-shape=slot/socket=2/gpu=1",
     "mig": "write --resources-shape with the MIG profile, such as slot/mig-1g.10gb/gpu",
     "aff": "write nothing: cores and GPUs of a slot are near each other (see --locality)",
@@ -58,8 +58,8 @@ _INSTEAD = {
 class GpuOption:
     """What a slot asks of its GPUs; None means no demand.
 
-    ``num`` is their number, ``link`` the type of link between them ("nvlink" or "xgmi"), ``model``
-    their model as the user wrote it, ``memory`` the minimum memory of each, in GiB, rounded up.
+    ``num`` is their number, ``link`` a value of the job option ``gpu_link``, ``model`` their model
+    as the user wrote it, ``memory`` the minimum memory of each, in GiB, rounded up.
     """
 
     num: Optional[int] = None
@@ -81,6 +81,8 @@ def parse(text: str) -> GpuOption:
         _read_pair(text, start, start + len(pair), given)
         start += len(pair) + 1
     link = next((name for name in ("nvlink", "xgmi") if given.get(name)), None)
+    if link is None and given.get("glink"):
+        link = ANY_FAST
     return GpuOption(given.get("num"), link, given.get("gmodel"), given.get("gmem"))
 
 
@@ -123,15 +125,30 @@ def _count(value: str) -> int:
 
 
 def _mode(value: str) -> str:
-    """VALUE of mode: 'exclusive'"""
-    if value != "exclusive":
+    """VALUE of mode: 'exclusive' | 'exclusive_process'"""
+    if value not in ("exclusive", "exclusive_process"):
         text = "treepool does not share GPUs, the only mode is exclusive"
         raise InvalidOption(f"{_quoted(value)}: {text}")
     return value
 
 
+def _exclusive(value: str) -> str:
+    """VALUE of j_exclusive: 'yes'"""
+    if value != "yes":
+        raise InvalidOption(f"{_quoted(value)}: treepool does not share GPUs, write yes or nothing")
+    return value
+
+
+def _mps(value: str) -> str:
+    """VALUE of mps: 'no'"""
+    if value != "no":
+        text = "treepool starts no MPS daemon: start one in the job, whose GPUs are no other job's"
+        raise InvalidOption(f"{_quoted(value)}: {text}")
+    return value
+
+
 def _flag(value: str) -> bool:
-    """VALUE of nvlink and xgmi: 'yes' | 'no'; with no, any link will do"""
+    """VALUE of nvlink, xgmi and glink: 'yes' | 'no'; with no, any link will do"""
     if value not in ("yes", "no"):
         raise InvalidOption(f"{_quoted(value)}: yes or no is expected")
     return value == "yes"
@@ -169,6 +186,9 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "mode": _mode,
     "nvlink": _flag,
     "xgmi": _flag,
+    "glink": _flag,
+    "j_exclusive": _exclusive,
+    "mps": _mps,
     "gmodel": _model,
     "gmem": gib,
 }

@@ -30,6 +30,9 @@ from treepool.rfc.idset import union
 #: Types of fast link between GPUs: NVIDIA's, AMD's, and Intel's Xe Link.
 FAST = ("nvlink", "xgmi", "xelink")
 
+#: What a job asks for if any of these will do.
+ANY_FAST = "fast"
+
 #: All types of link.
 TYPES = (*FAST, "pcie")
 

@@ -25,7 +25,7 @@ from flux.cli.plugin import CLIPlugin
 OPTIONS = (
     ("--locality", "MODE", "How near a slot's cores and GPUs are: preferred, required or none"),
     ("--level", "NAME", "Each slot in one domain of this locality, such as numa or socket"),
-    ("--gpu-link", "LINK", "Least link between the GPUs of a slot: GB/s, nvlink, xgmi or xelink"),
+    ("--gpu-link", "LINK", "Least link between the GPUs of a slot: GB/s, nvlink, ..., fast"),
     ("--same", "FAMILY[:MODE]", "All nodes alike, e.g. in driver; MODE is required or preferred"),
     ("--same-numa", "MODE", "Cores of a slot in one NUMA domain: preferred or required"),
     ("--memory", "SIZE", "Least memory near each slot, such as 64GB"),
@@ -92,7 +92,7 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
                           required:  wait for the nearest; none: any
     --level=NAME          each slot in one domain of a locality: numa, socket, ...
     --gpu-link=LINK       between any two GPUs of a slot: at least so many GB/s,
-                          or nvlink, xgmi, xelink
+                          or nvlink, xgmi, xelink; fast is any of these three
     --same=FAMILY[:MODE]  all nodes have the same property FAMILY:..., such as
                           driver:550; MODE is required (the default) or preferred
     --same-numa=MODE      the slot's cores in one NUMA domain: preferred, required
@@ -110,9 +110,11 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
                           with TIME only until it has passed (10:00 are minutes)
     --gpu=SPEC            pairs KEY=VALUE with colons between them:
       num=N[/task]        GPUs per slot, as -g (1 if neither is given)
-      mode=exclusive      the only mode: GPUs are not shared
+      mode=exclusive, mode=exclusive_process, j_exclusive=yes, mps=no
+                          as always: GPUs are not shared
       nvlink=yes          as --gpu-link=nvlink
       xgmi=yes            as --gpu-link=xgmi
+      glink=yes           as --gpu-link=fast
       gmodel=NAME         only nodes with the property gpu-NAME, such as gpu-a100
       gmem=SIZE           least memory of each GPU, such as 40GB, or 40G (GiB)
     """
@@ -206,7 +208,8 @@ def _add_gpu(given: _Gpu, jobspec: Any, options: dict[str, _Option]) -> None:
     if gpu.link is not None:
         other = options.get("gpu_link")
         if other is not None and other.value != gpu.link:
-            _refuse("--gpu", f"{gpu.link}=yes contradicts --gpu-link")
+            name = "glink" if gpu.link == "fast" else gpu.link
+            _refuse("--gpu", f"{name}=yes contradicts --gpu-link")
         options["gpu_link"] = _Option(gpu.link, "--gpu")
     if gpu.memory is not None:
         options["gpu_memory"] = _Option(gpu.memory, "--gpu")

@@ -8,7 +8,8 @@
 ``topology_scope``  ``slot`` (the default) or ``node``: with a level, all slots on a node sit in
                     one domain
 ``same_numa``       ``preferred`` or ``required``: the slot's cores in one NUMA domain
-``gpu_link``        minimum GB/s between any two GPUs of a slot, or its type: ``nvlink``, ...
+``gpu_link``        minimum GB/s between any two GPUs of a slot, or its type: ``nvlink``, ..., or
+                    ``fast`` for any of these types
 ``gpu_memory``      minimum GiB of each GPU
 ``unified_memory``  true: only nodes whose CPUs and GPUs share one memory
 ``allow_cxl``       true: CXL memory counts for ``memory``
@@ -46,7 +47,7 @@ import attrs
 
 from treepool.errors import InvalidJobspec
 from treepool.rfc.findings import Findings, number, pointer_to, shown
-from treepool.rfc.links import FAST
+from treepool.rfc.links import ANY_FAST, FAST
 from treepool.rfc.quote import did_you_mean
 
 #: Values of ``locality``, the modes: see doc/design.md, "On a node".
@@ -369,12 +370,12 @@ def _check_name(value: object) -> str:
 
 
 #: What a demand on links may be.
-_LINK = f"{', '.join(FAST)} or a number of GB/s"
+_LINK = f"{', '.join(FAST)}, {ANY_FAST} or a number of GB/s"
 
 
 def _check_link(value: object) -> str:
     if isinstance(value, str):
-        return "" if value in FAST else _LINK
+        return "" if value in (*FAST, ANY_FAST) else _LINK
     good = isinstance(value, (int, float)) and number(value) and 0 < value <= _MAX_GBPS
     return "" if good else _LINK
 

@@ -8,6 +8,7 @@ import attrs
 
 from treepool.placement.effort import remembered
 from treepool.rfc.count import Count
+from treepool.rfc.links import ANY_FAST, FAST
 
 #: The name of the part that represents task slots; every other name is a locality.
 SLOT = "slot"
@@ -22,7 +23,8 @@ class Demand:
 
     def met_by(self, gbps: float, type: str) -> bool:
         """Whether a link of *gbps* and *type* meets the demand."""
-        return gbps >= self.gbps and self.type in ("", type)
+        fast = self.type == ANY_FAST and type in FAST
+        return gbps >= self.gbps and (fast or self.type in ("", type))
 
 
 @attrs.frozen(cache_hash=True)

@@ -14,6 +14,7 @@ from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.levels import has_memory, usable_gpus
 from treepool.placement.request.need import Demand, Need
 from treepool.rfc import idset
+from treepool.rfc.links import ANY_FAST
 
 #: A domain and the node type that it is in.
 Place = tuple[NodeType, Domain]
@@ -139,7 +140,9 @@ def _why_not_joined(need: Need, where: str, places: Sequence[Place]) -> Optional
 def links(demand: Optional[Demand]) -> str:
     """*demand* in words, such as "links of 50 GB/s"."""
     assert demand is not None
-    kind = {"nvlink": "NVLink", "xgmi": "xGMI", "xelink": "Xe Link"}.get(demand.type, "links")
+    kinds = {"nvlink": "NVLink", "xgmi": "xGMI", "xelink": "Xe Link"}
+    kinds[ANY_FAST] = "NVLink, xGMI or Xe Link"
+    kind = kinds.get(demand.type, "links")
     return f"{kind} of {demand.gbps:g} GB/s" if demand.gbps else kind
 
 
