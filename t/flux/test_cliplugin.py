@@ -201,6 +201,34 @@ def test_a_time_of_switches_is_as_in_slurm_or_with_a_unit(options, time, seconds
     assert options("submit", f"--switches=1@{time}", "true") == {"switches": 1, "wait": seconds}
 
 
+# -- tasks
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("slot/switch{x}/node/core", "node"),
+        ("slot=2/node=2/core=4", "node"),
+        ("slot=2/node/core=4", "node"),
+        ("slot/rack{x}", "node"),
+        ("slot/socket{x}", "node"),  # one task either way
+        ("slot=2/socket{x}", None),
+        ("socket=2/slot/numa/core", None),
+        ("switch=2/node=6/slot/core=96", None),
+        ("slot/[core=4;gpu=1]", None),
+        ("slot/node=2/core -o per-resource.type=core", "core"),
+    ],
+)
+def test_a_slot_that_may_have_several_nodes_has_a_task_on_each(jobspec, words, kind):
+    made = jobspec("submit", *f"--resources-shape={words}".split(), "true")
+    options = made["attributes"]["system"].get("shell", {}).get("options", {})
+    assert options.get("per-resource", {}).get("type") == kind
+
+
+def test_a_shape_that_is_none_is_one_line_of_flux(flux):
+    assert "bracket" in is_refused(flux("submit", "--dry-run", "--resources-shape=slot/[", "true"))
+
+
 # -- GPUs
 
 

@@ -64,6 +64,9 @@ _REPLACING = ("resources_shape", "resources_json")
 #: Options of Flux with which a slot is not a task.
 _PER_RESOURCE = ("cores", "tasks_per_node", "tasks_per_core")
 
+#: What is in a slot and is no locality.
+_IDS = {"core", "gpu", "memory", "storage"}
+
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 
 #: Where the options are kept from ``preinit`` to ``modify_jobspec``.
@@ -145,6 +148,7 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
 
     def modify_jobspec(self, args: Any, jobspec: Any) -> None:
         """Write the options into *jobspec*; raises ValueError, with one line, for an error."""
+        _start_on_all_nodes(getattr(args, "resources_shape", None), jobspec)
         given = getattr(args, _GIVEN, None)
         if not given:
             return
@@ -169,6 +173,25 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
 
 def _is_set(args: Any, name: str) -> bool:
     return getattr(args, name, None) is not None
+
+
+def _start_on_all_nodes(shape: Optional[str], jobspec: Any) -> None:
+    """Let a slot of several nodes have a task on each, as ``flux alloc`` and ``batch`` do.
+
+    Flux's shell starts one task for each slot, and none if there are more nodes than slots.
+    """
+    options = jobspec.attributes["system"].get("shell", {}).get("options", {})
+    if not shape or "per-resource" in options:
+        return
+    from flux.shape.parser import ShapeParser
+
+    top = ShapeParser().parse(shape)
+    for slot in (vertex for vertex in _vertices(top) if vertex["type"] == "slot"):
+        inside = {vertex["type"] for vertex in _vertices(slot.get("with"))}
+        # Only the scheduler knows which localities are above nodes. With one slot it is the same.
+        one = slot is top[0] and slot["count"] == 1 and inside - _IDS
+        if "node" in inside or one:
+            jobspec.setattr_shell_option("per-resource.type", "node")
 
 
 def _find_treepool() -> None:
