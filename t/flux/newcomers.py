@@ -1,19 +1,34 @@
-"""Pages for those who come from other systems: their tables, and what the job of a row gets."""
+"""Pages for those who come from other systems: their tables, and jobs that run as a row says.
+
+The nodes are brokers of this machine, so that tasks start; their cores and GPUs are in R alone.
+"""
 
 import json
 import re
 import shlex
 
 from broker import REPOSITORY, Instance
+from made import nodes
 from treepool.rfc import idset
+from treepool.rfc.links import digest
 
-R = json.loads((REPOSITORY / "doc" / "fabric.json").read_text())
+#: What each task of a job says.
+TELL = ("sh", "-c", "echo task $FLUX_TASK_RANK")
+
+#: The links and the model of the GPUs of the guides' nodes.
+A100 = {
+    "links": [{"type": "nvlink", "gbps": 300, "among": ["0-3"]}],
+    "devices": [{"model": "A100", "memory": 80, "gpus": "0-3"}],
+}
 
 
 def table(page, heading):
     """The rows of the *page*'s table whose first line begins with *heading*."""
     rows = page.split(f"| {heading} |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
-    return [[cell.strip() for cell in row.strip().strip("|").split(" | ")] for row in rows]
+    return [
+        [cell.strip().replace("\\|", "|") for cell in row.strip().strip("|").split(" | ")]
+        for row in rows
+    ]
 
 
 def codes(text):
@@ -21,41 +36,78 @@ def codes(text):
     return re.findall(r"`([^`]+)`", text)
 
 
-def machine():
-    """The 32 nodes of doc/fabric.json, with memory, properties and queues."""
+class Machine(Instance):
+    """An instance with *R*, a broker for each node; *leaf* nodes are in each lowest domain."""
+
+    patience = 300
+
+    def __init__(self, path, R, leaf, conf=()):
+        self.leaf = leaf
+        self.said = path.with_name("said")
+        (ranks,) = (entry["rank"] for entry in R["execution"]["R_lite"])
+        R["execution"]["nodelist"] = [f"fake[{ranks}]"]
+        path.write_text(json.dumps(R))
+        conf = [f"resource.path={path}", "resource.noverify=true", *conf]
+        super().__init__(0, size=idset.size(idset.decode(ranks)), conf=conf)
+        self.load("sched-treepool")
+
+    def gets(self, words):
+        """What the job of ``flux submit WORDS`` gets; it runs to its end, and each task tells.
+
+        That is its ranks, and the numbers of cores, GPUs, lowest domains and tasks.
+        """
+        options = shlex.split(words.replace("host:n", "host:fake"))
+        # This machine has not the cores of R.
+        options += ["--setopt=cpu-affinity=off", f"--output={self.said}", "--wait-event=clean"]
+        job = self.flux("submit", *options, *TELL, timeout=self.patience)
+        tasks = self.said.read_text().splitlines()
+        assert sorted(tasks) == sorted(f"task {number}" for number in range(len(tasks)))
+        ranks, cores, gpus = set(), 0, 0
+        R = json.loads(self.flux("job", "info", job, "R"))
+        for entry in R["execution"]["R_lite"]:
+            here = set(idset.iterate(idset.decode(entry["rank"])))
+            ranks |= here
+            cores += len(here) * idset.size(idset.decode(entry["children"]["core"]))
+            gpus += len(here) * idset.size(idset.decode(entry["children"].get("gpu", "")))
+        return ranks, cores, gpus, len({rank // self.leaf for rank in ranks}), len(tasks)
+
+
+def guides(path):
+    """The 32 nodes of doc/fabric.json, with memory, links, properties and queues."""
+    R = json.loads((REPOSITORY / "doc" / "fabric.json").read_text())
     key = R["scheduling"]
     topo = key["children"][0]["topo"]
-    sockets = [{**socket, "memory": 128} for socket in topo["socket"]]
-    children = [{**key["children"][0], "topo": {**topo, "socket": sockets}}]
+    topo["socket"] = [{**socket, "memory": 128} for socket in topo["socket"]]
+    key["links"] = {digest(topo): A100}
+    R["execution"]["properties"] = {
+        "gpu-a100": "0-31",
+        "fast": "0-15",
+        "ib": "8-31",
+        "driver:550": "0-15",
+        "driver:560": "16-31",
+    }
     conf = [
         "queues.batch.requires=[]",
         "queues.debug.requires=[]",
         'policy.jobspec.defaults.system.queue="batch"',
     ]
-    properties = {"gpu-a100": "0-31", "fast": "0-15", "ib": "8-31"}
-    env = {"TREEPOOL_TEST_PROPERTIES": json.dumps(properties)}
-    return Instance(32, 96, 4, {**key, "children": children}, conf=conf, env=env)
-
-
-def begin(instance):
-    """Load the scheduler, and start the queues."""
-    instance.load("sched-treepool")
+    instance = Machine(path, R, 8, conf)
     instance.flux("queue", "start", "--all", "--quiet")
+    return instance
 
 
-def gets(instance, words):
-    """(ranks, cores, GPUs, switches) of the job of ``flux submit WORDS``, which then ends."""
-    # Fake nodes have no host that Flux would find: their ranks stand for them.
-    job = instance.submit(*shlex.split(words.replace("host:n", "rank:")))
-    ranks, cores, gpus = set(), 0, 0
-    for entry in instance.R(job)["execution"]["R_lite"]:
-        here = set(idset.iterate(idset.decode(entry["rank"])))
-        ranks |= here
-        cores += len(here) * idset.size(idset.decode(entry["children"]["core"]))
-        gpus += len(here) * idset.size(idset.decode(entry["children"].get("gpu", "")))
-    instance.flux("cancel", job)
-    instance.wait(job, "clean")
-    return ranks, cores, gpus, len({rank // 8 for rank in ranks})
+def racks(path):
+    """Eight nodes, two in each rack, two racks in each block, with MIG instances."""
+    caches = [[{"cores": f"{i}-{i + 3}"} for i in (first, first + 4)] for first in (0, 8, 16)]
+    numa = [{"gpus": str(gpu), "l3": l3} for gpu, l3 in enumerate(caches)]
+    mig = {"cores": "24-31", "gpus": "3-4", "mig-1g.10gb": [{"cores": "24-31", "gpus": "3-4"}]}
+    topo = {"socket": [{"numa": numa[:2]}, {"numa": [numa[2], mig]}]}
+    for domain in (*numa, mig):
+        domain["memory"] = 64  # GiB
+    rack = [{"ranks": f"{i}-{i + 1}"} for i in (0, 2, 4, 6)]
+    fabric = {"block": [{"rack": rack[:2]}, {"rack": rack[2:]}]}
+    fast = {"fast": "4-7"}
+    return Machine(path, nodes("0-7", "0-31", "0-4", topo, fabric=fabric, properties=fast), 2)
 
 
 def run(instance, command):

@@ -77,6 +77,7 @@ def test_more_tasks_than_cores_share_them(instance):
     words = ["-N1", "--tasks-per-node=4", "--exclusive"]
     found = told(instance, *words)
     assert [pus for pus, *_ in (found[i] for i in range(4))] == [[0], [0], [1], [1]]
+    assert [gpus for _, gpus, _ in (found[i] for i in range(4))] == ["1", "1", "0", "0"]
 
 
 def test_the_status_is_that_of_the_command(instance):
