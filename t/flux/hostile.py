@@ -100,7 +100,12 @@ def check_while_it_is_not_known_what_is_allocated_nothing_is_freed_and_no_job_st
     })  # fmt: skip
     bad = {"rank": 5, "children": []}
     for R_lite in (None, [], 7, [bad], [good]):
-        handle, log, pool, inbox = Mock(), Mock(), Pool(has), Mock(put=lambda work: work())
+        handle, log, pool, inbox = (
+            Mock(),
+            Mock(),
+            Pool(has),
+            Mock(put=lambda work: all(iter(work, False))),
+        )
         pool.register_alloc(7, has)
         made = HeldBack(handle, log, pool, inbox, Mock())
         made.add(7, has)

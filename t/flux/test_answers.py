@@ -45,7 +45,7 @@ class Source:
 def trial(steps):
     source = Source()
     answers = object.__new__(Answers)
-    answers._source, answers._outlook = source, Outlook(source.queue)
+    answers._source, answers.outlook = source, Outlook(source.queue)
     work = answers._job({"id": 2}, Asker(0, True))
     said = list(islice(work, steps))
     if not any(said):

@@ -86,7 +86,7 @@ def test_the_nodes_the_jobs_and_their_ends_are_those_of_the_instance(busy, owner
     assert value["queues"] == {
         "": {"policy": "easy", "depth": 1},
         "batch": {},
-        "debug": {"policy": "fifo", "depth": 8},
+        "debug": {"policy": "fifo", "depth": 1},
     }
     assert (value["down"], value["drained"]) == ("0", "0")
     assert [job["job"] for job in value["running"]] == ["job1", "job2", "job3"]
