@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from depth import examples
 from made import alloc, asked, nodes
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
+from treepool.placement.choose.strict import strict
 from treepool.placement.pool import Pool
 
 #: Of each cell: the numbers of free nodes of its switches.
@@ -106,6 +107,15 @@ def test_parts_are_six_and_six_rather_than_ten_and_two():
         got = alloc(Pool(R), 1, "node=12/slot/core=2", within=within)
         ranks = [rank for ranks, _, _ in got.parts for rank in ranks]
         assert sorted(Counter(rank // 10 for rank in ranks).values(), reverse=True) == parts
+
+
+@pytest.mark.parametrize("wait", [{}, {"wait": 60}])
+def test_parts_are_equal_also_on_fewer_switches(wait):
+    pool, _ = pool_of([[5, 5, 5, 5]])
+    request = asked(pool, "node=6/slot/core=2", within="switch:4:balanced", switches=2, **wait)
+    now = strict(request, pool.copy_idle().situation) if wait else request
+    got = pool.alloc(1, now)
+    assert sorted(Counter(rank // 5 for rank in got.ranks).values()) == [3, 3]
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,8 @@ def _withins(
         raise InvalidJobspec(f"{_PLACE}/switches: there are no localities above the nodes")
     switches = Within(above[-1], options["switches"])
     if found and found[0].locality == switches.locality:
-        switches = min(switches, found[0], key=lambda one: one.domains)
+        fewer = min(switches.domains, found[0].domains)
+        switches = attrs.evolve(found[0], domains=fewer, balanced=found[0].balanced and fewer > 1)
         return ((switches,), None) if "wait" not in options else (found, switches)
     if switches.domains > 1 and any(one.domains > 1 for one in found):
         raise InvalidJobspec(
