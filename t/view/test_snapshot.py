@@ -272,6 +272,7 @@ def changed(path, new):
         (["R", "scheduling"], {"writer": "TreePool", "children": 1}, "/R/scheduling/children: "),
         (["options", "policy"], "best", "/options: unknown policy 'best'"),
         (["options", "policy"], 1, "/options/policy: must be a string"),
+        (["options"], {"self": "1"}, "/options: unknown option 'self'"),
         (["down"], "2", "/down: ranks 2 are not in R"),
         (["queues", "", "policy"], "best", "/queues//policy: must be one of"),
         (["queues", "a"], {"depth": 1}, "/queues/a: key 'policy' is missing"),

@@ -66,7 +66,7 @@ class Pool:
     request is then infeasible. Raises InvalidR, InvalidKey, or InvalidOption.
     """
 
-    def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], **options: str) -> None:
+    def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], /, **options: str) -> None:
         #: All options, as texts; and the weights of fitness that they give.
         resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
         inventory = Inventory.of(resource_set)
@@ -257,7 +257,7 @@ class Pool:
 
     # -- the pool as a whole
 
-    def set_options(self, **options: str) -> None:
+    def set_options(self, /, **options: str) -> None:
         """Go on with these options, and the defaults of all others.
 
         Requests that were made before keep the locality that they have, and the cores that are
@@ -266,7 +266,7 @@ class Pool:
         check_mix(chosen(options, self.inventory.fabric)[2].mix, *self.inventory.known)
         self.follow_options(**options)
 
-    def follow_options(self, **options: str) -> None:
+    def follow_options(self, /, **options: str) -> None:
         """``set_options`` where the mix may name localities that are gone, or still to come.
 
         For the copy of a pool that lost nodes, and for nodes whose topology is not known yet.
