@@ -100,6 +100,14 @@ def test_slots_are_local_by_what_such_jobs_can_have():
         alloc(pool, 2, "slot/core=7", locality="required")
 
 
+def test_a_range_is_local_by_what_such_jobs_can_have():
+    """Three cores are one domain's, four are the socket's: the smaller number is not local now."""
+    numas = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": f"{i}"} for i in range(4)]
+    pool = Pool(nodes("0", "0-15", "0-3", {"socket": [{"numa": numas}]}), gpu_cores="1")
+    alloc(pool, 1, "numa=4/slot/core")
+    assert len(cores_of(alloc(pool, 2, "slot/core=3-4", locality="required"))) == 4
+
+
 def test_where_the_domain_of_a_gpu_has_too_few_the_domain_around_gives_the_rest():
     """Five cores for each of two GPUs in a domain of eight: two more come from its socket."""
     pool = pool_of("5", "0")

@@ -260,7 +260,7 @@ def split_on(
     def compute() -> frozenset[NodeType]:
         within = inventory.matching(constraint)
         types = [t for t, ranks in inventory.node_types.items() if ranks & within]
-        seen = {without_kept(t, ask.spare) if ask.spare else t: t for t in types}
+        seen = {without_kept(t, ask.spare): t for t in types}
         return frozenset(seen[t] for t in split_types(list(seen), slot_of(ask.group).need))
 
     return remembered(inventory.split, MAX_SPLIT, (ask, constraint), compute)

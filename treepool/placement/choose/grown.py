@@ -16,6 +16,7 @@ import attrs
 from treepool.placement.choose.selection import Choice, Selection
 from treepool.placement.effort import PER_ATTEMPT, Effort
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.kept import without_kept
 from treepool.placement.nodes.tree import NODE
 from treepool.placement.request.need import SLOT, Growing, Need, slot_of, with_count
 from treepool.placement.request.vertices import Request
@@ -139,7 +140,8 @@ def _runs(
     """
     if growing.what != "core" or _have_several(slot_of(request.ask.group).need):
         return [[value] for value in reversed(values)]
-    sizes = sorted({domain.ncores for t in inventory.node_types for domain in t.parent})
+    types = (without_kept(node_type, request.ask.spare) for node_type in inventory.node_types)
+    sizes = sorted({domain.ncores for node_type in types for domain in node_type.parent})
     runs = groupby(values, lambda value: bisect_left(sizes, value))
     return [list(run) for _, run in runs][::-1]
 

@@ -103,8 +103,7 @@ def _types_for(request: Request, inventory: Inventory) -> dict[NodeType, int]:
     """How many nodes of each type satisfy the constraints of *request*."""
     within = inventory.matching(request.constraint)
     types = {t: idset.size(ranks & within) for t, ranks in inventory.node_types.items()}
-    spare = request.ask.spare
-    return {without_kept(t, spare) if spare else t: n for t, n in types.items() if n}
+    return {without_kept(t, request.ask.spare): n for t, n in types.items() if n}
 
 
 def _units_on(node_type: NodeType, ask: Ask) -> int:
