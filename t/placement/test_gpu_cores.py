@@ -7,6 +7,7 @@ import pytest
 from made import alloc, asked, nodes
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidOption
 from treepool.placement.pool import Pool
+from treepool.placement.why.decision import why_insufficient
 from treepool.rfc import idset
 
 #: Two sockets of two NUMA domains with eight cores; GPUs near three of the four.
@@ -83,6 +84,20 @@ def test_a_job_that_would_need_them_is_refused_and_told_so(shape, reason):
     with pytest.raises(InfeasibleRequest) as error:
         pool.check_feasibility(asked(pool, shape))
     assert str(error.value) == f"{reason}, without the cores that are kept for jobs with GPUs"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_why_a_job_waits_counts_what_it_could_have(seed):
+    """Also where jobs with GPUs have other cores than those that are kept."""
+    chance, pool = random.Random(seed), pool_of("2")
+    shapes = [f"slot/[core={chance.randint(1, 4)};gpu={n}]" for n in (1, 2, 1)]
+    for jobid, shape in enumerate([*shapes, f"slot={chance.randint(3, 30)}/core"], 1):
+        alloc(pool, jobid, shape)
+    reason = why_insufficient(pool.situation, asked(pool, "slot=48/core"))
+    assert str(reason).endswith(", without the cores that are kept for jobs with GPUs")
+    with pytest.raises(InsufficientResources):
+        alloc(pool, 9, f"slot={reason.have + 1}/core")
+    assert len(cores_of(alloc(pool, 9, f"slot={reason.have}/core"))) == reason.have
 
 
 def test_a_reason_is_silent_about_cores_that_nobody_keeps():

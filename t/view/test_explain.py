@@ -535,7 +535,7 @@ def test_a_decision_lists_all_nodes_once_in_the_policys_order():
 def test_what_is_free_of_a_node_is_a_kind_of_node():
     pool, _ = with_jobs(two_sockets(1), ["slot=1/[core=3;gpu=1]", "slot=1/numa{x}"])
     (state,) = pool.situation.index.buckets
-    root = decision.free_part(state).root
+    root = decision.free_part(state, asked(pool, "slot/core").ask).root
     assert idset.encode(root.cores) == "3,8-15"
     assert [(d.name, d.whole) for d in root.walk()] == [
         ("node", False), ("socket", False), ("numa", False), ("socket", True), ("numa", True),

@@ -44,8 +44,7 @@ def without_kept(node_type: NodeType, number: int) -> NodeType:
         kept = kept_cores(node_type, number)
         if not kept:
             return node_type
-        root = _without(node_type.root, kept)
-        return attrs.evolve(node_type, root=root, levels={}, able={}, places={}, seen={})
+        return attrs.evolve(node_type, root=_without(node_type.root, kept))
 
     return remembered(node_type.seen, _MAX_NUMBERS, number, cut)
 

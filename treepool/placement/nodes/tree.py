@@ -122,13 +122,13 @@ class NodeType:
     #: The memory in bytes of each GPU for which the key gives it, by id.
     gpu_memory: Mapping[int, int] = UNKNOWN
     #: Answers of on_node.levels.amount_levels() and on_node.domains' group_levels().
-    levels: dict[Any, dict[Domain, int]] = attrs.field(factory=dict)
+    levels: dict[Any, dict[Domain, int]] = attrs.field(factory=dict, init=False)
     #: Answers of on_node.search.able_domains(), None where it gave up, each with its effort.
-    able: dict[Any, tuple[Optional[frozenset[Domain]], int]] = attrs.field(factory=dict)
+    able: dict[Any, tuple[Optional[frozenset[Domain]], int]] = attrs.field(factory=dict, init=False)
     #: The answer of nodes.usable.
-    places: dict[None, Any] = attrs.field(factory=dict)
+    places: dict[None, Any] = attrs.field(factory=dict, init=False)
     #: Answers of nodes.kept.without_kept().
-    seen: dict[int, NodeType] = attrs.field(factory=dict)
+    seen: dict[int, NodeType] = attrs.field(factory=dict, init=False)
     parent: dict[Domain, Optional[Domain]] = attrs.field(init=False)
     #: For each domain: itself and the domains around it, the innermost first, the root last.
     around: dict[Domain, tuple[Domain, ...]] = attrs.field(init=False)

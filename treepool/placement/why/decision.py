@@ -14,9 +14,10 @@ from treepool.placement.choose.choice import Situation, members, narrowed
 from treepool.placement.choose.selection import Choice, Selection
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.on_node.fit import Fit, fit
+from treepool.placement.on_node.fit import Fit, fit, seen
+from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
-from treepool.placement.why.infeasible import KEPT, why_infeasible
+from treepool.placement.why.infeasible import KEPT, telling_kept, why_infeasible
 from treepool.rfc import idset
 
 
@@ -85,7 +86,9 @@ def why_insufficient(situation: Situation, request: Request) -> Optional[Reason]
         if state is None or not up[rank]:
             continue
         if state not in free:
-            free[state] = free_part(state) if state.idle or not request.ask.whole else None
+            free[state] = (
+                free_part(state, request.ask) if state.idle or not request.ask.whole else None
+            )
         types[rank] = free[state]
     return _why(situation, request, types)
 
@@ -99,14 +102,18 @@ def why_passed_over(situation: Situation, request: Request, state: NodeState) ->
     if not ranks or (request.ask.whole and not state.idle):
         return None
     types: list[Optional[NodeType]] = [None] * len(situation.inventory.types)
-    types[idset.lowest(ranks)] = free_part(state)
+    types[idset.lowest(ranks)] = free_part(state, request.ask)
     return _why(situation, attrs.evolve(request, constraint=None, same=None), types)
 
 
 def _why(
     situation: Situation, request: Request, types: list[Optional[NodeType]]
 ) -> Optional[Reason]:
-    """Why a pool of idle nodes of *types*, by rank, could not serve *request*."""
+    """Why a pool of idle nodes of *types*, by rank, could not serve *request*.
+
+    They are without the cores that are kept from it.
+    """
+    asked, request = request, attrs.evolve(request, ask=request.ask.but(spare=0))
     inventory = attrs.evolve(situation.inventory, types=types, states=StateTable())
     tried = [request]
     if request.same is not None and request.same.required:
@@ -118,15 +125,16 @@ def _why(
     idle = Situation(inventory, inventory.idle_index, situation.policy)
     if request.same is None and idle.choice(request).selection is not None:
         return None
-    reason = why_infeasible(request, inventory)
+    reason = telling_kept(why_infeasible(request, inventory), asked, situation.inventory)
     return reason.said(reason.message.replace(KEPT, "a part of each is taken"))
 
 
-def free_part(state: NodeState) -> NodeType:
-    """A node type that has only what is free in *state*."""
+def free_part(state: NodeState, ask: Ask) -> NodeType:
+    """A node type that has only what is free in *state* for a job that asks for *ask*."""
+    state = seen(state, ask)
     node_type = state.type
     root = _free_domain(node_type.root, state.cores, state.gpus)
-    return attrs.evolve(node_type, root=root, levels={}, able={}, places={})
+    return attrs.evolve(node_type, root=root)
 
 
 def _free_domain(domain: Domain, cores: int, gpus: int) -> Domain:

@@ -37,9 +37,13 @@ KEPT = "the enclosing instance kept a part of each"
 def why_infeasible(request: Request, inventory: Inventory) -> Reason:
     """Why an idle pool of *inventory* could not serve *request*."""
     try:
-        reason = _why(request, inventory)
+        return telling_kept(_why(request, inventory), request, inventory)
     except GaveUp:  # to find the reason takes more searches than to find that there is no way
         return Reason("together", "no way was found to have all that is asked")
+
+
+def telling_kept(reason: Reason, request: Request, inventory: Inventory) -> Reason:
+    """*reason*, which also says so if cores of *inventory* are kept from *request*."""
     spare = request.ask.spare
     kept = spare and any(kept_cores(t, spare) for t in inventory.node_types)
     if kept and reason.code != "constraint":
