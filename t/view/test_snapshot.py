@@ -139,6 +139,11 @@ def by(policy):
     return Rules(policy, policy, given=frozenset({"policy"}))
 
 
+def reserving(number):
+    """Rules as ``--compare reservation-depth=...`` has them."""
+    return Rules("depth", depth=number, given=frozenset({"reservation-depth"}))
+
+
 FULL = ["0-1", "0-7", ""]
 NODE, HALF = ["0", "0-7", ""], ["1", "0-3", ""]
 BUSY = [("a", NODE, 100), ("b", HALF, 50)]
@@ -162,6 +167,24 @@ def test_what_would_be_if_the_policy_were_another():
     in_batch = [(*job, {"queue": "batch"}) for job in waiting]
     assert starts(document(BUSY, in_batch, queues=fifo)) == {"c": 100, "d": 130}
     assert starts(document(BUSY, in_batch, queues=fifo), by("easy")) == {"c": 100, "d": 0}
+
+
+def test_another_number_of_reservations_leaves_policies_as_they_were():
+    first, second = ({"constraint": {"ranks": [rank]}} for rank in "01")
+    for policy, queues, one in (
+        ("fifo", {}, {"c": 100, "d": 100, "e": 130}),
+        ("easy", {}, {"c": 100, "d": 60, "e": 0}),
+        ("fifo", {"q": {"policy": "easy"}}, {"c": 100, "d": 60, "e": 0}),
+    ):
+        waiting = [
+            ("c", "slot=1/node{x}", 30, {**first, "queue": "q"}),
+            ("d", "slot=1/node{x}", 30, {**second, "queue": "q"}),
+            ("e", "slot=1/core=4", 60, {**second, "queue": "q"}),
+        ]
+        value = document(BUSY, waiting, queues={"": {"policy": policy}, "q": {}, **queues})
+        assert starts(value) == one
+        two = one if one["e"] else {"c": 100, "d": 50, "e": 80}
+        assert starts(value, reserving(2)) == two
 
 
 def test_priorities_and_queues_are_as_they_were():

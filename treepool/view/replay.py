@@ -64,9 +64,13 @@ class Rules:
 
     def queue_rules(self, snapshot: Optional[Snapshot]) -> tuple[Rule, dict[str, Rule]]:
         """The rule of all queues, and by name those of queues that have others."""
-        if snapshot is None or self.given & {"policy", "reservation-depth"}:
+        if snapshot is None or "policy" in self.given:
             return Rule(self.policy, self.depth), {}
-        return snapshot.rules
+        rule, own = snapshot.rules
+        if "reservation-depth" in self.given:
+            rule = attrs.evolve(rule, depth=self.depth)
+            own = {name: attrs.evolve(one, depth=self.depth) for name, one in own.items()}
+        return rule, own
 
     def options(self, snapshot: Optional[Snapshot]) -> dict[str, str]:
         """The options of the pool."""
