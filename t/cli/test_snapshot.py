@@ -112,6 +112,12 @@ def test_options_are_those_of_the_snapshot_unless_given(treepool, write, value):
     assert treepool("explain", "--snapshot", path, "slot/core=1", "--verbose").out.count("required")
 
 
+def test_a_mix_that_names_what_is_gone_is_no_mistake_of_another_option(treepool, write, value):
+    value["options"]["mix"] = "slot/nvl/core"
+    done = treepool("alloc", "--snapshot", write(value), "--locality", "required", "slot/core")
+    assert (done.status, done.err) == (0, "")
+
+
 def test_show_draws_the_jobs_and_the_windows(treepool, value):
     result = treepool("show", *HERE)
     assert "A  job1    48 cores, 12 GPUs on node[0-2]" in result.out

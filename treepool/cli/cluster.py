@@ -155,7 +155,6 @@ def _pool(
 ) -> Pool:
     if taken is not None:
         pool = taken.pool()
-        chosen = options.changed(pool.options, chosen) if chosen else chosen
     elif R_file is None:
         path = str(files.data_folder("testvectors") / f"rfc49-cluster-{example}.json")
         pool = Pool(files.read_json(path)["cluster"]["R"])
@@ -165,7 +164,7 @@ def _pool(
             pool = Pool(R)
     if chosen:
         try:
-            pool.set_options(**chosen)
+            pool.change_options(**chosen)
         except InvalidOption as e:
             raise Stop(f"argument --{e}") from None
     return pool

@@ -43,7 +43,7 @@ from treepool.placement.nodes.index import Move, NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.resource_sets import all_R, allocated_R, down_R
 from treepool.placement.nodes.state import Held
-from treepool.placement.options import check_mix, chosen
+from treepool.placement.options import changed, check_mix, chosen
 from treepool.placement.request.vertices import Request, request_of
 from treepool.placement.why.feasibility import Feasibility
 from treepool.placement.why.shortage import amount
@@ -265,6 +265,11 @@ class Pool:
         """
         check_mix(chosen(options, self.inventory.fabric)[2].mix, *self.inventory.known)
         self.follow_options(**options)
+
+    def change_options(self, /, **given: str) -> None:
+        """Go on with the options *given*, and all others as they are; raises as ``set_options``."""
+        use = self.set_options if "mix" in given else self.follow_options
+        use(**changed(self.options, given))
 
     def follow_options(self, /, **options: str) -> None:
         """``set_options`` where the mix may name localities that are gone, or still to come.

@@ -21,7 +21,6 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InvalidInput, InvalidShape, Reason
 from treepool.placement.allocation import Allocation
-from treepool.placement.options import changed
 from treepool.placement.plan.jobs import CENTURY, FAR, Rule, Waiting, finish
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import admitting
@@ -71,10 +70,6 @@ class Rules:
             rule = attrs.evolve(rule, depth=self.depth)
             own = {name: attrs.evolve(one, depth=self.depth) for name, one in own.items()}
         return rule, own
-
-    def options(self, snapshot: Optional[Snapshot]) -> dict[str, str]:
-        """The options of the pool."""
-        return self.pool if snapshot is None else changed(snapshot.options, self.pool)
 
 
 @attrs.frozen
@@ -175,16 +170,12 @@ class _Run:
         self.began = jobs[0].submit if jobs else 0.0
         if snapshot is not None:
             self.began = snapshot.time
-        options = rules.options(snapshot)
         #: The cluster with its fabric, which says whether a request is valid.
         self.whole_pool = self.pool = self._pool(resource_set)
-        if "mix" in rules.pool:
-            self.pool.set_options(**options)
-        else:
-            self.pool.follow_options(**options)
+        self.pool.change_options(**rules.pool)
         if not rules.fabric:
             self.pool = self._pool(_without_fabric(resource_set))
-            self.pool.follow_options(**options)
+            self.pool.follow_options(**self.whole_pool.options)
         self.pool.set_expiration(0.0)
         self.queue = Queue(self.pool, self, lambda: self.now, *rules.queue_rules(snapshot))
         self.rules = rules
