@@ -138,10 +138,18 @@ def _pending(said: _Names, job: Mapping[str, Any], spec: Any) -> Optional[Pendin
     limit = min(max(read.duration, MIN_DURATION), MAX_DURATION) if read.duration else CENTURY
     submitted = float(job["t_submit"])
     traced = TraceJob(
-        "", said.job(jobid), submitted, limit, limit, shape, constraint, None, options
+        "",
+        said.job(jobid),
+        submitted,
+        limit,
+        limit,
+        shape,
+        constraint,
+        options=options,
+        queue=str(job.get("queue", "")),
+        priority=int(job.get("priority", 0)),
     )
-    queue, priority = str(job.get("queue", "")), int(job.get("priority", 0))
-    return Pending(traced, said.user(jobid), priority, queue, said.title(jobid))
+    return Pending(traced, said.user(jobid), said.title(jobid))
 
 
 def _unlabelled(vertices: Any) -> list[dict[str, Any]]:

@@ -152,7 +152,7 @@ def replay(
 def continued(snapshot: Snapshot) -> list[TraceJob]:
     """The jobs that start one day if *snapshot* goes on: no queue of theirs is stopped."""
     stopped = snapshot.stopped
-    return [job.traced for job in snapshot.pending if job.queue not in stopped]
+    return [job.traced for job in snapshot.pending if job.traced.queue not in stopped]
 
 
 class _Run:
@@ -299,11 +299,11 @@ class _Run:
         self, number: int, snapshot: Snapshot, request: Request, submitted: float
     ) -> Waiting:
         """A job of *snapshot* as the queue sees it."""
-        job = self.waited[self.jobs[number - 1].place]
-        user, queues = snapshot.owner_of(job)
+        traced = self.jobs[number - 1]
+        user, queues = snapshot.owner_of(self.waited[traced.place])
         leave = admitting(self.windows, user, queues)
         return self.queue.waiting(
-            number, job.priority, request, leave, queues[0], submitted, self.now, user
+            number, traced.priority, request, leave, queues[0], submitted, self.now, user
         )
 
     def _request(self, traced: TraceJob) -> Request:
@@ -338,7 +338,12 @@ class _Run:
         return request
 
     def _constraint(self, traced: TraceJob) -> Optional[Mapping[str, Any]]:
-        """The nodes that *traced* may use: those of its queue, and of them what it says itself."""
+        """The nodes that *traced* may use: those of its queue, and of them what it says itself.
+
+        A job of a snapshot says both itself.
+        """
+        if self.snapshot is not None:
+            return traced.constraint
         for name in (traced.queue, f"+{traced.queue}"):  # RFC 33: ``requires``, ``hosts``
             if name in self.resource_set.properties:
                 of_queue = {"properties": [name]}

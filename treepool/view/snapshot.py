@@ -90,19 +90,17 @@ class Running:
 
 @attrs.frozen
 class Pending:
-    """A job that waits: what a trace tells of one, and its queue, priority, user and name."""
+    """A job that waits: what a trace tells of one, its user and its name."""
 
     traced: TraceJob
     user: str
-    priority: int
-    queue: str = ""
     name: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The job as JSON."""
         traced = self.traced.to_dict()
         found: dict[str, Any] = {"job": traced.pop("id"), "user": self.user, "name": self.name}
-        found.update(queue=self.queue, priority=self.priority)
+        found.update(queue=self.traced.queue, priority=self.traced.priority)
         if traced.pop("duration") != CENTURY:
             found["limit"] = self.traced.limit
         found.update(traced)
@@ -273,7 +271,7 @@ class Snapshot:
 
     def owner_of(self, job: Pending) -> Owner:
         """The user and the queues of a waiting job, as windows look at them."""
-        return self.users[job.user], self.all_queues.lineage(job.queue)
+        return self.users[job.user], self.all_queues.lineage(job.traced.queue)
 
 
 def _depth(queue: Mapping[str, Any]) -> float:
@@ -447,10 +445,9 @@ class _Reader:
         if len(findings) > known:
             return None
         limit = found.pop("limit", CENTURY)
-        asks = {key: found.pop(key) for key in ("constraint", "options") if key in found}
         job, submit, shape = (found.pop(key) for key in ("job", "submit", "shape"))
-        traced = TraceJob(at, job, submit, limit, limit, shape, **asks)
-        return Pending(traced, **found)
+        own = {key: found.pop(key) for key in ("user", "name") if key in found}
+        return Pending(TraceJob(at, job, submit, limit, limit, shape, **found), **own)
 
     @property
     def of_any(self) -> Readers:
