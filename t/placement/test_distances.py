@@ -55,6 +55,13 @@ EIGHT = R(
 )
 
 
+def test_a_job_waits_though_what_is_free_would_have_to_span_sockets():
+    pool = Pool(EIGHT)
+    alloc(pool, 1, "slot/core=20")
+    reason = explain(pool, "", parse_shape("slot=3/core=6")).reason
+    assert str(reason).endswith("asks for 3 slots: all nodes together have room for 2")
+
+
 def cores_of(allocation):
     return allocation.to_dict()["execution"]["R_lite"][0]["children"]["core"]
 

@@ -6,11 +6,9 @@ would be if its R lacked them, so that every rule of placement holds on what is 
 
 from __future__ import annotations
 
-import attrs
-
 from treepool.placement.effort import remembered
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.nodes.tree import Domain, NodeType, part_of
 from treepool.rfc import idset
 
 #: How many numbers of cores are remembered: a site has one.
@@ -44,20 +42,9 @@ def without_kept(node_type: NodeType, number: int) -> NodeType:
         kept = kept_cores(node_type, number)
         if not kept:
             return node_type
-        return attrs.evolve(node_type, root=_without(node_type.root, kept))
+        return part_of(node_type, node_type.root.cores & ~kept, node_type.root.gpus)
 
     return remembered(node_type.seen, _MAX_NUMBERS, number, cut)
-
-
-def _without(domain: Domain, cores: int) -> Domain:
-    new = {child: _without(child, cores) for child in domain.children}
-    apart = {
-        new[one]: {new[other]: far for other, far in row.items()}
-        for one, row in domain.apart.items()
-    }
-    return attrs.evolve(
-        domain, cores=domain.cores & ~cores, children=tuple(new.values()), apart=apart
-    )
 
 
 def state_without_kept(state: NodeState, number: int) -> NodeState:

@@ -175,6 +175,30 @@ class NodeType:
         return {name: tuple(domains) for name, domains in names.items()}
 
 
+def part_of(node_type: NodeType, cores: int, gpus: int) -> NodeType:
+    """A kind of node that has only these *cores* and *gpus* (bitmasks) of *node_type*."""
+    return attrs.evolve(node_type, root=_part_of(node_type.root, cores, gpus))
+
+
+def _part_of(domain: Domain, cores: int, gpus: int) -> Domain:
+    has_cores, has_gpus = domain.cores & cores, domain.gpus & gpus
+    inside = {child: _part_of(child, cores, gpus) for child in domain.children}
+    inside = {child: part for child, part in inside.items() if part.cores or part.gpus}
+    apart = {
+        inside[one]: {inside[other]: far for other, far in row.items() if other in inside}
+        for one, row in domain.apart.items()
+        if one in inside
+    }
+    return attrs.evolve(
+        domain,
+        cores=has_cores,
+        gpus=has_gpus,
+        whole=domain.whole and has_cores == domain.cores and has_gpus == domain.gpus,
+        children=tuple(inside.values()),
+        apart=apart,
+    )
+
+
 def lowest_id(domain: Domain) -> tuple[int, int, int, int]:
     """A sort key for siblings: by lowest core, those without cores last, then by lowest GPU."""
     return (

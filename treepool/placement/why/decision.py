@@ -13,7 +13,7 @@ from treepool.errors import Reason
 from treepool.placement.choose.choice import Situation, members, narrowed
 from treepool.placement.choose.selection import Choice, Selection
 from treepool.placement.nodes.state import NodeState, StateTable
-from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.nodes.tree import NodeType, part_of
 from treepool.placement.on_node.fit import Fit, fit, seen
 from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
@@ -132,18 +132,4 @@ def _why(
 def free_part(state: NodeState, ask: Ask) -> NodeType:
     """A node type that has only what is free in *state* for a job that asks for *ask*."""
     state = seen(state, ask)
-    node_type = state.type
-    root = _free_domain(node_type.root, state.cores, state.gpus)
-    return attrs.evolve(node_type, root=root)
-
-
-def _free_domain(domain: Domain, cores: int, gpus: int) -> Domain:
-    children = (_free_domain(child, cores, gpus) for child in domain.children)
-    has_cores, has_gpus = domain.cores & cores, domain.gpus & gpus
-    return attrs.evolve(
-        domain,
-        cores=has_cores,
-        gpus=has_gpus,
-        whole=domain.whole and has_cores == domain.cores and has_gpus == domain.gpus,
-        children=tuple(child for child in children if child.cores or child.gpus),
-    )
+    return part_of(state.type, state.cores, state.gpus)
