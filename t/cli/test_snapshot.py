@@ -56,7 +56,7 @@ def test_why_a_start_is_not_told(treepool, write, value):
     del value["running"][0]["end"]
     shown = treepool("replay", "--snapshot", write(value)).out
     assert re.search(r"^jobs with no start told +3$", shown, re.M)
-    assert "\n-: not known, for it waits for jobs without a limit" in shown
+    assert "\n-: it is refused, or waits for jobs without a limit" in shown
 
 
 def test_many_jobs_are_counted_and_all_in_the_json(treepool, write, value):

@@ -80,7 +80,7 @@ def starts_table(outcomes: Sequence[Outcome], width: int) -> Iterator[str]:
         yield f"{len(outcomes[0].starts) - len(first):,} more jobs: --json tells all"
     yield "as if each job used all its time"
     if any(one.after is None for outcome in outcomes for one in outcome.starts):
-        yield "-: not known, for it waits for jobs without a limit or nodes that are down"
+        yield "-: it is refused, or waits for jobs without a limit or nodes that are down"
 
 
 def _fitting(columns: Sequence[list[str]], room: int) -> Iterator[list[list[str]]]:
