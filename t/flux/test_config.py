@@ -279,3 +279,9 @@ def test_a_question_is_answered_while_a_new_configuration_is_on_its_way(instance
     instance.write("")
     assert instance.flux("config", "reload", timeout=10) == ""
     assert instance.stats()["policy"] == "fifo"
+
+
+def test_a_percent_sign_in_an_error_is_logged_as_it_is(instance):
+    wrong = "%n%s" * 10
+    assert instance.reload(f'[sched-treepool]\npolicy = "{wrong}"\n').returncode != 0
+    assert f"policy: {wrong}" in instance.log()

@@ -12,6 +12,7 @@ from contextlib import suppress
 from errno import EINVAL
 from typing import Any, Callable, Mapping
 
+from _flux._core import ffi, lib
 from flux.job import JobID, job_raise_async
 from flux.scheduler import AllocRequest, Scheduler
 
@@ -39,6 +40,8 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def __init__(self, h: Any, *args: str) -> None:
         nesting.allow()  # a request that cannot be read ends the module
+        # flux-core takes a text for a format of printf: %s in a name would end the broker.
+        h.log = lambda level, text: lib.flux_log(h.handle, level, b"%s", _chars(text))
         super().__init__(h, *args)
         self.runner = Runner(h, self.idle)
         self.inbox = Inbox(h, self.runner, self.start_schedule)
@@ -200,3 +203,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self._committing -= 1
         if self.ending and not self._committing:
             self.stop()
+
+
+def _chars(text: str) -> Any:
+    return ffi.new("char[]", text.encode())
