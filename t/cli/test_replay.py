@@ -114,7 +114,8 @@ def test_the_weight_of_locality_tells(treepool, write):
         "--compare", "node-policy=packing,straddle=1000,alpha=0.5,beta=0.5",
         "--compare", "mix=3*slot/gpu,1*slot/node{x},straddle=0",
     )  # fmt: skip
-    assert [line["slots_local"] for line in result.json] == [3, 4, 3]
+    # With the mix, two GPUs would lose their cores where the slot is not local, and one elsewhere.
+    assert [line["slots_local"] for line in result.json] == [3, 4, 4]
 
 
 def test_the_curve_adds_up_to_the_mean(treepool, write, R):

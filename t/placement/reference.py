@@ -1280,15 +1280,16 @@ def cost(unit: Unit, node: Domain, free: Ids) -> int:
     taken = len(unit.given.gpus & node.gpus)
     broken = free == node.ids and taken < len(node.gpus) and after < before
     wasted = before - after - PARTS * taken
-    found = before + 2 * wasted + 2 * len(node.gpus) * PARTS
+    found = before + (6 if node.mix else 2) * wasted + 2 * len(node.gpus) * PARTS
     if broken:
         found += BROKEN * PARTS + len(free.cores) * PARTS // CORES
     return found + ((not unit.local) + unit.split) * (STRADDLE * PARTS + 1)
 
 
 class Coming(NamedTuple):
-    """A kind of job to come on a node: its share of the GPUs that all kinds ask for, and the ids
-    that host it, one of each smallest domain that could if the node were idle."""
+    """A kind of job to come on a node: its share of what all kinds ask for, each GPU counted as
+    often as there are GPUs that the job needs on one node, and the ids that host it, one of each
+    smallest domain that could if the node were idle."""
 
     share: Fraction
     cores: int
@@ -1305,29 +1306,30 @@ def coming(node: Domain) -> list[Coming]:
         number, _, shape = kind.partition("*")
         weight = Fraction(number)
         spec = from_resources(parse_shape(shape))
+        named = named_gpus(spec["resources"])
         try:
             want = requests.wanted(spec, names, "preferred", around_nodes(spec["resources"]))
         except InvalidJobspec:
-            total += weight * named_gpus(spec["resources"])
+            total += weight * named
             continue
-        units = 1 if want.nodes is None else smallest(want.group.count)
-        offered = offer(node, want, node.ids)
-        if len(offered.units) < units:
-            total += weight * named_gpus(spec["resources"])
-            continue
-        given = offered.step(units)
-        if given is None:
-            raise TooBig
-        gpus = len(given.gpus & node.gpus)
         slots = smallest(want.units) if want.nodes is None or want.spans else 1
         nodes = 1 if want.nodes is None else smallest(want.nodes)
         if any(level.name == "slot" for level in want.levels):
             slots = 1  # they are a level
         for level in want.levels:
             nodes *= smallest(level.count)
-        weight *= slots * nodes
-        total += weight * gpus
-        asked.append((weight * gpus, len(given.cores), gpus))
+        units = 1 if want.nodes is None else smallest(want.group.count)
+        offered = offer(node, want, node.ids)
+        if len(offered.units) < units:
+            total += weight * named * named / (slots * nodes)
+            continue
+        given = offered.step(units)
+        if given is None:
+            raise TooBig
+        gpus = len(given.gpus & node.gpus)
+        weight *= slots * nodes * gpus * gpus
+        total += weight
+        asked.append((weight, len(given.cores), gpus))
     return [
         Coming(weight / total, cores, gpus, [d.ids for d in smallest_with(node, cores, gpus)])
         for weight, cores, gpus in asked
@@ -1368,15 +1370,16 @@ def smallest_with(node: Domain, cores: int, gpus: int) -> list[Domain]:
 def usable(node: Domain, free: Ids) -> int:
     """The free GPUs that have their fair share of free cores beside them, in parts of a GPU.
 
-    With a mix: those in places where a kind of job fits, on average over the GPUs asked for.
+    With a mix: those that as many jobs of a kind as fit would take, on average over the kinds.
     """
     if node.mix:
         found = Fraction(0)
         for kind in coming(node):
             for place in kind.places:
-                gpus = len(place.gpus & node.gpus & free.gpus)
-                if gpus >= kind.gpus and len(place.cores & free.cores) >= kind.cores:
-                    found += kind.share * gpus
+                jobs = len(place.gpus & node.gpus & free.gpus) // kind.gpus
+                if kind.cores:
+                    jobs = min(jobs, len(place.cores & free.cores) // kind.cores)
+                found += kind.share * jobs * kind.gpus
         return round(PARTS * found)
     used: dict[int, int] = {}
     for here in beside(node, node):

@@ -1,7 +1,15 @@
 """The mix: the jobs that a site expects, as the measure of what a choice costs those to come.
 
-A free GPU is *usable* for a kind of job if such a job fits there now, in the smallest kind of
+A free GPU is *stranded* for a kind of job if no such job fits there now, in the smallest kind of
 domain that could host it on an idle node. The kinds are averaged by the GPUs that their jobs take.
+
+What packing keeps is *usable*: the GPUs that jobs of a kind would take there, as many as fit at
+once. Here kinds are averaged by the GPUs that their jobs take, times those that they take at once
+on a node: a job of eight on one node is harder to serve than eight of one, and jobs of one GPU find
+a place until the end. Counted by GPUs alone, large jobs are so few on most sites that keeping room
+for them weighs next to nothing; counted by free GPUs instead of whole jobs, three free GPUs are as
+good as two for jobs of two, so that nodes are left with an odd one.
+
 Where counts are ranges, the smallest job of the kind counts; so does the smallest domain where all
 of a domain above the nodes is asked for.
 
@@ -42,9 +50,14 @@ _MAX_STATES, _MAX_TYPES = 1 << 16, 1024
 
 
 class _Want(NamedTuple):
-    """A kind of job on a type of node: its weight, cores and GPUs, and the domains that host it."""
+    """A kind of job on a type of node: cores, GPUs, and the domains that host it.
+
+    ``weight`` is its share of the GPUs that all kinds take, ``scarce`` its share of what is to be
+    kept usable.
+    """
 
     weight: float
+    scarce: float
     cores: int
     gpus: int
     places: tuple[Domain, ...]
@@ -67,7 +80,7 @@ class Mix:
     kinds: tuple[Kind, ...] = ()
     above: Mapping[str, int] = attrs.field(factory=dict)
     _wants: dict[NodeType, _Wants] = attrs.field(factory=dict)
-    _known: dict[tuple[NodeType, int, int], float] = attrs.field(factory=dict)
+    _known: dict[tuple[NodeType, int, int], tuple[float, float]] = attrs.field(factory=dict)
 
     def usable(self, state: NodeState) -> int:
         """The usable GPUs on a node in *state*, in parts of PER_GPU."""
@@ -79,7 +92,7 @@ class Mix:
         """The usable GPUs on a node of *node_type* where *cores* and *gpus* are free."""
         if not self.kinds:
             return usable.usable_of(node_type, cores, gpus)
-        return round(self._usable(node_type, cores, gpus))
+        return round(self._counted(node_type, cores, gpus)[1])
 
     def most_usable(self, state: NodeState, ncores: int, ngpus: int) -> int:
         """An upper bound of what is usable on *state* after *ncores* and *ngpus* are taken."""
@@ -89,7 +102,7 @@ class Mix:
         return min(self.usable(state), left * PER_GPU)
 
     def stranded(self, node_type: NodeType, cores: int, gpus: int) -> int:
-        """The free GPUs that are not usable, in parts of PER_GPU.
+        """The free GPUs that are stranded, in parts of PER_GPU.
 
         Kinds that such a node could not host when idle do not count. If it can host none, all its
         free GPUs are stranded.
@@ -99,21 +112,26 @@ class Mix:
         free = idset.size(gpus & node_type.root.open_gpus) * PER_GPU
         weight = self._wants_on(node_type).weight
         # Not from what is rounded: kinds that the type can host may weigh next to nothing.
-        return free - round(self._usable(node_type, cores, gpus) / weight) if weight else free
+        return free - round(self._counted(node_type, cores, gpus)[0] / weight) if weight else free
 
-    def _usable(self, node_type: NodeType, cores: int, gpus: int) -> float:
+    def _counted(self, node_type: NodeType, cores: int, gpus: int) -> tuple[float, float]:
         key = node_type, cores, gpus
         return remembered(self._known, _MAX_STATES, key, lambda: self._count(*key))
 
-    def _count(self, node_type: NodeType, cores: int, gpus: int) -> float:
-        worth = 0.0
+    def _count(self, node_type: NodeType, cores: int, gpus: int) -> tuple[float, float]:
+        """The GPUs that are not stranded, and those that are usable, in parts of PER_GPU."""
+        found = kept = 0.0
         gpus &= node_type.root.open_gpus
         for want in self._wants_on(node_type).wants:
             for place in want.places:
                 free = idset.size(gpus & place.gpus)
-                if free >= want.gpus and idset.size(cores & place.cores) >= want.cores:
-                    worth += want.weight * free
-        return worth * PER_GPU
+                jobs = free // want.gpus
+                if want.cores:
+                    jobs = min(jobs, idset.size(cores & place.cores) // want.cores)
+                if jobs:
+                    found += want.weight * free
+                    kept += want.scarce * want.gpus * jobs
+        return found * PER_GPU, kept * PER_GPU
 
     def _wants_on(self, node_type: NodeType) -> _Wants:
         return remembered(self._wants, _MAX_TYPES, node_type, lambda: _wants_of(self, node_type))
@@ -129,31 +147,44 @@ def smallest_domains(fabric: Optional[Fabric]) -> dict[str, int]:
 
 
 def _wants_of(mix: Mix, node_type: NodeType) -> _Wants:
-    root = node_type.root
-    idle = NodeState(node_type, root.cores, root.gpus)
-    wants, others = [], 0.0
-    for kind in mix.kinds:
-        spec = jobspec.read(jobspec.from_resources(parse_shape(kind.shape)))
-        spec = attrs.evolve(spec, resources=tuple(map(_least, spec.resources)))
-        request = _request(spec, node_type, mix.above)
-        gives = fit(idle, request.ask) if request else None
-        if request is None or gives is None:
-            others += kind.weight * _named_gpus(spec.resources)
-            continue
-        step = gives.steps[0]
-        cores, gpus = idset.size(step.cores), idset.size(step.gpus & root.open_gpus)
-        if gpus:
-            places = _places(root, cores, gpus)
-            units = request.least_asks
-            if request.levels and request.levels[-1].whole:
-                units *= mix.above[request.levels[-1].name]
-            wants.append(_Want(kind.weight * gpus * units, cores, gpus, places))
-    weight = sum(want.weight for want in wants)
-    total = weight + others
-    return _Wants(
-        tuple(want._replace(weight=want.weight / total) for want in wants),
-        weight / total if total else 0.0,
+    wants = [_want(kind, _read(kind.shape), node_type, mix.above) for kind in mix.kinds]
+    weight = sum(want.weight for want in wants) or 1.0
+    scarce = sum(want.scarce for want in wants) or 1.0
+    hosted = tuple(
+        want._replace(weight=want.weight / weight, scarce=want.scarce / scarce)
+        for want in wants
+        if want.places
     )
+    return _Wants(hosted, sum(want.weight for want in hosted))
+
+
+def _read(shape: str) -> Jobspec:
+    """The smallest job of *shape*: all counts at their minimum."""
+    spec = jobspec.read(jobspec.from_resources(parse_shape(shape)))
+    return attrs.evolve(spec, resources=tuple(map(_least, spec.resources)))
+
+
+def _want(kind: Kind, spec: Jobspec, node_type: NodeType, above: Mapping[str, int]) -> _Want:
+    """What *kind*, read as *spec*, wants of *node_type*; it has no places if no node can host it.
+
+    Its weights are in GPUs, of all the job.
+    """
+    root = node_type.root
+    request = _request(spec, node_type, above)
+    gives = fit(NodeState(node_type, root.cores, root.gpus), request.ask) if request else None
+    if request is None or gives is None:
+        named = _named_gpus(spec.resources)
+        at_once = named / request.least_asks if request else 1.0
+        return _Want(kind.weight * named, kind.weight * named * at_once, 0, 0, ())
+    step = gives.steps[0]
+    cores, gpus = idset.size(step.cores), idset.size(step.gpus & root.open_gpus)
+    if not gpus:
+        return _Want(0.0, 0.0, 0, 0, ())
+    units = request.least_asks
+    if request.levels and request.levels[-1].whole:
+        units *= above[request.levels[-1].name]
+    weight = kind.weight * gpus * units
+    return _Want(weight, weight * gpus, cores, gpus, _places(root, cores, gpus))
 
 
 def _least(vertex: Vertex) -> Vertex:

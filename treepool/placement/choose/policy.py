@@ -23,8 +23,11 @@ _MANY = 2 * idset.MAX_ID
 #: A number above any policy's key.
 ABOVE_KEYS = 1 << 80
 
+#: How many times a GPU counts that becomes unusable: without a mix, and with one.
+LOST, LOST_OF_MIX = 2, 6
+
 #: Makes costs positive: a node has fewer than _MANY GPUs.
-_OFFSET = 2 * _MANY * PER_GPU
+_OFFSET = LOST_OF_MIX * _MANY * PER_GPU
 
 #: What it costs to break an idle node, in GPUs; and so many cores of it cost a GPU more.
 BROKEN, CORES_OF_A_GPU = 12, 32
@@ -124,6 +127,8 @@ class Packing(Policy):
         cost = usable + 2 * size + 2 * (lost - taken) + (broken, if the job breaks an idle node)
                                                       + (straddle, if a slot is not local)
 
+    and with a mix 6 * (lost - taken): there it is known what others lose, not guessed.
+
     ``usable`` are those on the node before: the fullest node first, so that others drain. ``size``
     are all GPUs of the node: the smallest node first, so that large ones stay for the jobs that no
     other can serve. ``lost`` are those that are no longer usable afterwards, ``taken`` the GPUs
@@ -163,7 +168,8 @@ class Packing(Policy):
         elif ask.exact:
             after = mix.most_usable(state, ask.min_cores, ask.min_gpus)
             wasted = before - after - ask.min_gpus * PER_GPU
-        cost = _OFFSET + before + 2 * (root.ngpus * PER_GPU + wasted)
+        lost = LOST_OF_MIX if mix.kinds else LOST
+        cost = _OFFSET + before + 2 * root.ngpus * PER_GPU + lost * wasted
         if broken:
             cost += BROKEN * PER_GPU + state.ncores * PER_GPU // CORES_OF_A_GPU
         return cost * _MANY + state.ncores
