@@ -102,3 +102,62 @@ def test_advice_on_resources_that_have_expired_is_the_same(treepool, write):
         for name, R in (("now.json", execution), ("old.json", {**execution, "expiration": 2}))
     )
     assert (before.status, before.out) == (0, now.out)
+
+
+def trace_of(*shapes):
+    """The text of a trace of these jobs."""
+    return "\n".join(json.dumps({"submit": 0, "duration": 1, "shape": s}) for s in shapes)
+
+
+def mix_from(treepool, path, *words):
+    """The mix that is printed, and what is said of it; the mix is one of advise and of a pool."""
+    result = treepool("advise", *words, "--mix-from", str(path))
+    assert result.status == 0, result.err
+    said, mix = re.fullmatch('# (.*)\nmix = "(.*)"\n', result.out).groups()
+    assert treepool("alloc", *words, "--mix", mix, "slot/core").status == 0
+    return mix, said
+
+
+def test_the_mix_of_past_jobs_has_one_shape_for_all_that_ask_for_the_same(treepool, write):
+    eight = ("slot/[core=8;gpu=1]", "slot=1/[gpu;core=8]", "slot{a}/[core=8;gpu]")
+    trace = write(trace_of(*eight, "slot=2/[core=8;gpu=1]", *5 * ["slot/core=4"]), "jobs.json")
+    said = "9 jobs: 2 of 2 shapes, 100 % of the GPUs that they asked for"
+    assert mix_from(treepool, trace) == ("3*slot/[core=8;gpu],1*slot=2/[core=8;gpu]", said)
+
+
+def test_the_mix_of_past_jobs_is_read_from_a_table_of_sacct(treepool, write):
+    rows = ["JobID|Submit|Elapsed|AllocTRES"]
+    rows += [f"{n}|1|60|cpu=16,gres/gpu=2,node=1" for n in range(3)]
+    rows += ["9|1|60|cpu=64,node=2", "10|1|60|cpu=96,gres/gpu=16,node=2", "11|1|0|cpu=1,node=1"]
+    table = str(write("\n".join(rows), "jobs.csv"))
+    sixteen = "1*node=2/slot/[core=48;gpu=8]"
+    assert mix_from(treepool, table)[0] == f"{sixteen},3*slot/[core=16;gpu=2]"
+    result = treepool("advise", "--mix-from", table, "--threads-per-core", "2")
+    assert "3*slot/[core=8;gpu=2]" in result.out
+    assert "1 line left out (did not run: 1)" in result.err
+
+
+def test_the_mix_has_the_32_shapes_that_asked_for_the_most_gpus(treepool, write):
+    shapes = [f"slot/[core={cores};gpu=1]" for cores in range(1, 41)]
+    jobs = [shape for n, shape in enumerate(shapes, 1) for _ in range(n)]
+    mix, said = mix_from(treepool, write(trace_of(*jobs, "slot/node{x}"), "jobs.json"))
+    assert mix.split(",")[0] == "40*slot/[core=40;gpu]"
+    assert len(mix.split(",")) == 32
+    assert mix.endswith(",9*slot/[core=9;gpu]"), "a whole node has only eight GPUs"
+    left = sum(range(1, 9)) + 8
+    assert said.endswith(f"{100 * (1 - left / (820 + 8)):.0f} % of the GPUs that they asked for")
+
+
+def test_a_whole_node_counts_the_gpus_that_it_has(treepool, write):
+    trace = write(trace_of(*7 * ["slot/gpu=1"], "slot/node{x}"), "jobs.json")
+    assert mix_from(treepool, trace)[0] == "1*slot/node{x},7*slot/gpu"
+
+
+def test_jobs_that_say_nothing_of_the_cluster_are_in_no_mix(treepool, write):
+    jobs = ["slot/rack/gpu", "slot/[core=1;gpu=2]", "slot/[socket/core=3;numa{x};gpu]", "slo/"]
+    trace = write(trace_of(*jobs), "jobs.json")
+    assert mix_from(treepool, trace)[0] == "1*slot/[core;gpu=2]"
+    assert "1 job could not be read" in treepool("advise", "--mix-from", str(trace)).err
+    none = write(trace_of("slot/core=4"), "none.json")
+    said = "none.json: no job asked for GPUs that the cluster has"
+    assert treepool("advise", "--mix-from", str(none)).is_one_line_error(said)

@@ -14,6 +14,10 @@ examples:
       of eight jobs seven ask for a GPU, one for a node: what strands GPUs?
   treepool advise -R R.json --mix @jobs.json
       the jobs of a trace, as replay reads it, or a line for each kind
+  treepool advise -R R.json --mix-from jobs.csv
+      the option mix of sched-treepool, from past jobs: a trace or what sacct prints
+  treepool advise --mix-from instance
+      the same, from the last 10,000 jobs of the Flux instance here
 
 exit status:
   0 done; 1 R or a shape is not valid; 2 usage, or no such file
@@ -21,19 +25,27 @@ exit status:
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from typing import Any
 
 import attrs
 
-from treepool.cli import cluster, files
-from treepool.cli.screen import DONE, USAGE, Stop, draw, out_json, shortened
+from treepool.cli import cluster, files, instance, tracefile
+from treepool.cli.screen import DONE, USAGE, Stop, complain, draw, out, out_json, shortened
 from treepool.errors import InvalidInput, InvalidOption
 from treepool.placement.choose.mix import MAX_KINDS, Kind, read_kind
+from treepool.placement.choose.pastmix import finished, past_mix, shape_of
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.view import trace
+from treepool.rfc.shape import parse_shape
+from treepool.view import trace, words
 from treepool.view.advise import Advice, Filled, advise, request_of
+from treepool.view.trace import TraceJob
+
+#: The word for the running Flux instance.
+INSTANCE = "instance"
 
 #: Most shapes in one question.
 MAX_SHAPES = 64
@@ -41,9 +53,10 @@ MAX_SHAPES = 64
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
+    where = "treepool advise [-R FILE | --cluster a|b | --snapshot FILE]"
     parser.usage = (
-        "treepool advise [-R FILE | --cluster a|b | --snapshot FILE] [--shape SHAPE...] "
-        "[--mix KIND...] [--json]"
+        f"{where} [--shape SHAPE...] [--mix KIND...] [--json]\n"
+        f"       {where} --mix-from FILE|instance [--threads-per-core N]"
     )
     cluster.add_where(parser)
     parser.add_argument(
@@ -59,10 +72,19 @@ def define(parser: ArgumentParser) -> None:
         "(default: 1); @FILE has one on each line, or is a trace",
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON for each kind of node")
+    parser.add_argument(
+        "--mix-from",
+        metavar="FILE|instance",
+        help="print the option mix of sched-treepool, from past jobs, and stop: those of a trace, "
+        'of a table of sacct, or of the running Flux instance (a file of that name: "./instance")',
+    )
+    tracefile.add_threads(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
+    if arguments.mix_from is not None:
+        return _print_mix(arguments)
     if len(arguments.shape) > MAX_SHAPES:
         raise Stop(f"argument --shape: more than {MAX_SHAPES} shapes", USAGE)
     named = (word[1:] for word in arguments.mix if word.startswith("@"))
@@ -83,10 +105,46 @@ def run(arguments: Namespace) -> int:
     return DONE
 
 
-def _mix(words: list[str]) -> list[Kind]:
-    """The kinds of jobs of ``--mix`` *words*; equal shapes are one kind. Raises Stop."""
+def _print_mix(arguments: Namespace) -> int:
+    """Print the mix of past jobs as an option of sched-treepool; returns the exit status."""
+    name = arguments.mix_from
+    if arguments.shape or arguments.mix or arguments.json:
+        raise Stop("argument --mix-from: not with --shape, --mix or --json", USAGE)
+    files.check_stdin(arguments.R_file, arguments.snapshot, name)
+    if name == INSTANCE:
+        pool, past = instance.history()
+        counts, unread = past.counts, past.unread
+        if arguments.R_file or arguments.snapshot or arguments.cluster != "a":
+            pool = Pool(cluster.resource_set(arguments))
+    else:
+        pool = Pool(cluster.resource_set(arguments))
+        counts, unread = _counted(tracefile.read("advise", name, arguments.threads_per_core))
+    mix = finished(past_mix(counts, pool.inventory))
+    if unread:
+        complain("treepool advise", f"{words.count(unread, 'job')} could not be read")
+    if not mix.kinds:
+        raise Stop(f"{files.shown(name)}: no job asked for GPUs that the cluster has")
+    out(f"# {words.count(sum(counts.values()), 'job')}: {mix}")
+    out(f"mix = {json.dumps(mix.text)}")
+    return DONE
+
+
+def _counted(jobs: list[TraceJob]) -> tuple[Counter[str], int]:
+    """How often each shape was asked for, and how many jobs have none that is valid."""
+    counts: Counter[str] = Counter()
+    unread = 0
+    for text, number in Counter(job.shape for job in jobs).items():
+        try:
+            counts[shape_of(parse_shape(text))] += number
+        except InvalidInput:
+            unread += number
+    return counts, unread
+
+
+def _mix(given: list[str]) -> list[Kind]:
+    """The kinds of jobs of ``--mix`` *given*; equal shapes are one kind. Raises Stop."""
     weights: dict[str, float] = {}
-    for word in words:
+    for word in given:
         try:
             for kind in _kinds_in(word[1:]) if word.startswith("@") else [read_kind(word)]:
                 weights[kind.shape] = weights.get(kind.shape, 0) + kind.weight

@@ -52,7 +52,7 @@ from typing import Any, Optional
 
 import attrs
 
-from treepool.cli import cluster, files, plots
+from treepool.cli import cluster, files, plots, tracefile
 from treepool.cli.progressbar import progress
 from treepool.cli.replayarguments import (
     FORMS,
@@ -66,7 +66,7 @@ from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, 
 from treepool.errors import InvalidOption
 from treepool.placement.allocation import Allocation
 from treepool.rfc.rset import ResourceSet
-from treepool.view import jobtable, trace
+from treepool.view import trace
 from treepool.view.added import added
 from treepool.view.history import Start, picture_of
 from treepool.view.picture import Picture
@@ -112,14 +112,7 @@ def define(parser: ArgumentParser) -> None:
         default=[],
         help="also the cluster with N more nodes like NODE, a rank, host or property; repeatable",
     )
-    table = parser.add_argument_group("tables of sacct")
-    table.add_argument(
-        "--threads-per-core",
-        metavar="N",
-        type=whole_number(1, 64),
-        default=1,
-        help="so many of its CPUs are a core (default: 1)",
-    )
+    tracefile.add_threads(parser)
     made = parser.add_argument_group("synthetic traces")
     made.add_argument(
         "--synthetic",
@@ -245,15 +238,7 @@ def _jobs(arguments: Namespace, resource_set: ResourceSet) -> list[TraceJob]:
         if not resource_set.ranks:
             raise Stop("--synthetic: the cluster has no nodes")
         return synthetic(resource_set, arguments.synthetic, arguments.seed, arguments.load)
-    text = files.read_text(arguments.trace)
-    with files.naming(arguments.trace):
-        if jobtable.is_table(text):
-            found = jobtable.read(text, arguments.threads_per_core)
-        else:
-            found = trace.read(text)
-    for remark in found.remarks:
-        complain("treepool replay", f"{files.shown(arguments.trace)}: {remark}")
-    return found.jobs
+    return tracefile.read("replay", arguments.trace, arguments.threads_per_core)
 
 
 def _replays(

@@ -20,7 +20,9 @@ from flux.job.kvslookup import job_info_lookup
 from treepool.errors import InvalidInput, PoolConflict
 from treepool.flux import client
 from treepool.flux.hardware import resources
+from treepool.flux.pastjobs import PastJobs, past_jobs
 from treepool.placement.allocation import Allocation, short_form
+from treepool.placement.choose.pastmix import finished
 from treepool.placement.held import HELD_BACK, held_in, held_on
 from treepool.placement.nodes.state import Held
 from treepool.placement.pool import Pool
@@ -108,6 +110,14 @@ class Live:
         """The picture of the pool and the jobs that hold some of it."""
         holding = [running.job for running in self.jobs if running.job.parts]
         return Picture.of(self.pool, holding, drained=self.drained)
+
+
+def history() -> tuple[Pool, PastJobs]:
+    """The nodes, and what the past jobs asked for; raises OSError, or InvalidInput for a bad R."""
+    handle = client.connected()
+    asked = _asked(handle)
+    work = past_jobs(lambda topic, payload: handle.rpc(topic, payload, nodeid=0))
+    return Pool(_resources(handle)) if asked is None else asked[0], finished(work)
 
 
 def about() -> list[str]:

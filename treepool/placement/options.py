@@ -9,7 +9,7 @@ import attrs
 
 from treepool.errors import InvalidJobspec, InvalidOption
 from treepool.placement.choose.fitness import ALPHA, BETA, Weights
-from treepool.placement.choose.mix import Kind, Mix, read_mix, smallest_domains
+from treepool.placement.choose.mix import Kind, Mix, mix_of, read_mix, smallest_domains
 from treepool.placement.choose.policy import POLICIES, REPLACED, STRADDLE, Policy
 from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.request.job_options import LOCALITIES
@@ -189,7 +189,7 @@ def chosen(
     values = checked(options)
     weights = Weights(_number("alpha", values), _number("beta", values))
     _number("gpu_cores", values)
-    jobs = Mix(kinds_of(values["mix"]), smallest_domains(fabric))
+    jobs = mix_of(kinds_of(values["mix"]), smallest_domains(fabric))
     policy = POLICIES[values["policy"]](weights, _number("straddle", values), jobs)
     if not policy.weighs:
         del values["straddle"]

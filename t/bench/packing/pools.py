@@ -12,7 +12,7 @@ from typing import Any, Optional, Protocol
 from bench.packing.clusters import Ask, Cluster, Ids, Mix
 from bench.peer import PeerPool
 from treepool.errors import InsufficientResources
-from treepool.placement.choose.mix import MAX_KINDS
+from treepool.placement.choose.pastmix import finished, past_mix
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
 from treepool.rfc.rset import ResourceSet
@@ -165,7 +165,7 @@ class Fragmentation(_Own):
 def packer(name: str, on: Cluster, mix: Mix) -> Packer:
     """The pool *name*: a policy of treepool (``packing:4`` with a weight), or another pool.
 
-    ``mix`` is the policy packing with the mix of jobs as an option.
+    ``mix`` is the policy packing with the option mix, as it is made from past jobs.
     """
     if name == "random":
         return Random(on, mix)
@@ -175,7 +175,9 @@ def packer(name: str, on: Cluster, mix: Mix) -> Packer:
         return _Flux(PeerPool(on.R()))
     policy, _, weight = name.partition(":")
     if policy == "mix":
-        kinds = Counter(mix).most_common(MAX_KINDS)
-        text = ",".join(f"{n}*{shape_of(ask)}" for ask, n in kinds)
-        return _Flux(Pool(on.R(), mix=text, **({"straddle": weight} if weight else {})))
+        pool = Pool(on.R(), **({"straddle": weight} if weight else {}))
+        asked = {shape_of(ask): number for ask, number in Counter(mix).items()}
+        past = finished(past_mix(asked, pool.inventory))
+        pool.set_options(**{**pool.options, "mix": past.text})
+        return _Flux(pool)
     return _Flux(Pool(on.R(), policy=policy, **({"straddle": weight} if weight else {})))

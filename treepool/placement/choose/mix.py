@@ -23,7 +23,8 @@ measure is that of nodes/usable.py. It is a pure function of what is free in eit
 from __future__ import annotations
 
 import re
-from typing import Mapping, NamedTuple, Optional, Sequence
+from functools import lru_cache
+from typing import Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 import attrs
 
@@ -110,7 +111,7 @@ class Mix:
         if not self.kinds:
             return usable.stranded(node_type, cores, gpus)
         free = idset.size(gpus & node_type.root.open_gpus) * PER_GPU
-        weight = self._wants_on(node_type).weight
+        weight = self.wants_on(node_type).weight
         # Not from what is rounded: kinds that the type can host may weigh next to nothing.
         return free - round(self._counted(node_type, cores, gpus)[0] / weight) if weight else free
 
@@ -122,7 +123,7 @@ class Mix:
         """The GPUs that are not stranded, and those that are usable, in parts of PER_GPU."""
         found = kept = 0.0
         gpus &= node_type.root.open_gpus
-        for want in self._wants_on(node_type).wants:
+        for want in self.wants_on(node_type).wants:
             for place in want.places:
                 free = idset.size(gpus & place.gpus)
                 jobs = free // want.gpus
@@ -133,17 +134,38 @@ class Mix:
                     kept += want.scarce * want.gpus * jobs
         return found * PER_GPU, kept * PER_GPU
 
-    def _wants_on(self, node_type: NodeType) -> _Wants:
+    def wants_on(self, node_type: NodeType) -> _Wants:
+        """What the kinds ask of *node_type*; takes some milliseconds the first time."""
         return remembered(self._wants, _MAX_TYPES, node_type, lambda: _wants_of(self, node_type))
 
 
-def smallest_domains(fabric: Optional[Fabric]) -> dict[str, int]:
+@lru_cache(maxsize=8)
+def mix_of(kinds: tuple[Kind, ...], above: tuple[tuple[str, int], ...]) -> Mix:
+    """The mix of *kinds*, one object for all pools; *above* are the items of Mix.above."""
+    return Mix(kinds, dict(above))
+
+
+def smallest_domains(fabric: Optional[Fabric]) -> tuple[tuple[str, int], ...]:
     """The localities of *fabric*, and how many nodes the smallest domain of each has."""
     sizes: dict[str, int] = {}
     for name, size in zip(fabric.locality, fabric.size) if fabric else ():
         if name and size:
             sizes[name] = min(size, sizes.get(name, size))
-    return sizes
+    return tuple(sizes.items())
+
+
+def gpus_of(shape: str, node_types: Iterable[NodeType], above: Mapping[str, int]) -> Iterator[int]:
+    """How many GPUs a job of *shape* takes at least: those that it names.
+
+    If it names none, those that it takes on each of *node_types*, where it may take whole domains.
+    """
+    spec = _read(shape)
+    named = _named_gpus(spec.resources)
+    if named:
+        yield named
+        return
+    for node_type in node_types:
+        yield round(_want(Kind(shape), spec, node_type, above).weight)
 
 
 def _wants_of(mix: Mix, node_type: NodeType) -> _Wants:
