@@ -19,6 +19,9 @@ from treepool.placement.plan.jobs import POLICIES, Rule
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
 
+#: The mix that is made from the past jobs of the instance.
+HISTORY = "history"
+
 #: The table of the configuration, and in it the table of tables for single queues.
 TABLE = "sched-treepool"
 QUEUES = "queues"
@@ -170,6 +173,12 @@ def _of_pool(option: PoolOption) -> _Option:
     return _Option(option.form, read)
 
 
+def _mix(text: str) -> str:
+    if text != HISTORY:
+        POOL_OPTIONS["mix"].check(text)
+    return text
+
+
 def _depth(text: str) -> float:
     if text == "unlimited":
         return math.inf
@@ -199,6 +208,7 @@ OPTIONS = {
     "policy": _choice(*POLICIES),
     "reservation-depth": _DEPTH,
     **{name: _of_pool(POOL_OPTIONS[own]) for name, own in OF_POOL.items()},
+    "mix": _Option(f"{POOL_OPTIONS['mix'].form}|{HISTORY}", _mix),
     "discover": _choice("auto", "off"),
     "queue-depth": _DEPTH,
     "log-level": _choice(*_LOG_LEVELS, form="LEVEL"),
