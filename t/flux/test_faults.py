@@ -249,3 +249,16 @@ def lax():
     with Instance(nodes=1, conf=["ingest.validator.disable=true"]) as instance:
         instance.load("sched-treepool")
         yield instance
+
+
+@pytest.mark.parametrize(
+    "words", [("sched-treepool",), ("sched-simple", "pool-class=TreePool")], ids=["2", "1"]
+)
+def test_a_percent_sign_in_an_error_that_is_logged_ends_no_scheduler(lax, words):
+    lax.load(*words)
+    option = '--setattr=system.treepool.locality="%n%s%n%s"'
+    job = lax.submit("-n1", option)
+    lax.run("job", "wait-event", "--timeout=30", job, "clean")
+    assert lax.flux("jobs", "-no", "{status}", job) == "FAILED"
+    lax.placed(lax.submit("-n1"))
+    lax.load("sched-treepool")

@@ -19,7 +19,7 @@ from flux.job.kvslookup import job_info_lookup
 from flux.job.list import job_list_id
 from flux.util import parse_datetime, parse_fsd
 
-from treepool.flux import nesting
+from treepool.flux import usertexts
 from treepool.flux.windownames import user_id
 from treepool.placement.allocation import short_form
 from treepool.placement.nodes.state import Held
@@ -75,7 +75,7 @@ class Added:
 
 def connected() -> Any:
     """A handle of the environment's instance (FLUX_URI); raises OSError if there is none."""
-    nesting.allow()  # for jobspecs and annotations
+    usertexts.allow()  # for jobspecs and annotations
     try:
         return flux.Flux()
     except OSError as e:

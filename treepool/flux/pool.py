@@ -22,6 +22,7 @@ from flux.resource.ResourcePoolImplementation import (
 from flux.resource.Rv1Set import Rv1Set
 
 from treepool import errors
+from treepool.flux import usertexts
 from treepool.flux.hello import held_of
 from treepool.flux.versions import AnyPool, tell_whose
 from treepool.flux.view import SetView
@@ -96,6 +97,7 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
     ) -> None:
         """*R* as a dict or JSON text; raises nothing yet, see ``pool``."""
         if log is not None:
+            usertexts.allow()  # errors of requests are logged by the scheduler whose pool this is
             self.log = log
         self._R: Mapping[str, Any] = json.loads(R) if isinstance(R, str) else R
         # The scheduler warns once about unknown options (Scheduler._acquire_resources).

@@ -12,11 +12,10 @@ from contextlib import suppress
 from errno import EINVAL
 from typing import Any, Callable, Mapping
 
-from _flux._core import ffi, lib
 from flux.job import JobID, job_raise_async
 from flux.scheduler import AllocRequest, Scheduler
 
-from treepool.flux import nesting
+from treepool.flux import usertexts
 from treepool.flux.callbacks import Timer, answered, then
 from treepool.flux.garbage import let_go
 from treepool.flux.hello import held_of, read_held, running_jobs
@@ -39,9 +38,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
     """
 
     def __init__(self, h: Any, *args: str) -> None:
-        nesting.allow()  # a request that cannot be read ends the module
-        # flux-core takes a text for a format of printf: %s in a name would end the broker.
-        h.log = lambda level, text: lib.flux_log(h.handle, level, b"%s", _chars(text))
+        usertexts.allow()  # a request that cannot be read ends the module
         super().__init__(h, *args)
         self.runner = Runner(h, self.idle)
         self.inbox = Inbox(h, self.runner, self.start_schedule)
@@ -203,7 +200,3 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self._committing -= 1
         if self.ending and not self._committing:
             self.stop()
-
-
-def _chars(text: str) -> Any:
-    return ffi.new("char[]", text.encode())
