@@ -14,9 +14,10 @@ PAGES = ("encode", "fabric", "questions", "requests")
 
 
 def lines(page):
-    """The command lines of a page's sh blocks, without their comments."""
+    """The command lines of a page's sh blocks for this instance, without their comments."""
     text = (REPOSITORY / "doc" / f"{page}.md").read_text().replace("\\\n", " ")
-    typed = [line for block in blocks(text, "sh") for line in block.splitlines()]
+    here = [block for block in blocks(text, "sh") if not block.startswith("flux start")]
+    typed = [line for block in here for line in block.splitlines()]
     return [line.partition("  #")[0].strip() for line in typed if line.strip()]
 
 
