@@ -164,6 +164,20 @@ def test_a_file_where_a_shape_should_be_is_told_where_files_go(treepool):
     assert treepool("explain", "doc/fabric.json").is_one_line_error(told)
 
 
+@pytest.mark.parametrize("command", ["explain", "where"])
+@pytest.mark.parametrize("job", ["ƒ2pcsqRq", "f2pcsqRq"])
+def test_a_job_where_no_job_should_be_is_told_of_its_option(treepool, command, job):
+    refused = treepool(command, job)
+    assert refused.err.count("\n") == 1 and refused.status in (1, 2)
+    assert f"(did you mean '--job {job}'?)" in refused.err
+
+
+@pytest.mark.parametrize("told", ["alloc", "explain"])
+def test_what_the_shell_left_of_a_shape_without_quotes_is_told(treepool, told):
+    result = treepool(told, "slot=2/[core=8")
+    assert "put the shape in quotes" in " ".join((result.out + result.err).split())
+
+
 def test_a_misspelled_option_without_a_subcommand_is_named(treepool):
     refused = treepool("--versoin")
     assert refused.status == 2

@@ -27,7 +27,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
-from treepool.cli import cluster, explainlive, files
+from treepool.cli import cluster, explainlive, files, instance
 from treepool.cli.answers import Refusal
 from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json
 from treepool.errors import InvalidInput, InvalidShape
@@ -86,7 +86,7 @@ def run(arguments: Namespace) -> int:
     try:
         resources = parse_shape(arguments.shape)
     except InvalidShape as e:
-        raise Stop(f"argument SHAPE: {e.line}{files.mistaken(arguments.shape)}") from None
+        raise Stop(f"argument SHAPE: {e.line}{_meant(arguments.shape)}") from None
     if arguments.instance:
         if given or any(getattr(arguments, name) is not None for name in cluster.PLACEMENT):
             names = ", ".join(f"--{name}" for name in ("jobs", "down", *cluster.PLACEMENT))
@@ -97,7 +97,12 @@ def run(arguments: Namespace) -> int:
     try:
         return _explain(arguments, cluster.snapshot(arguments), resources, constraints)
     except InvalidInput as e:
-        raise Stop(f"argument SHAPE: {e}{files.mistaken(arguments.shape)}") from None
+        raise Stop(f"argument SHAPE: {e}{_meant(arguments.shape)}") from None
+
+
+def _meant(shape: str) -> str:
+    """What to say of *shape*, which is none, if it is something else; otherwise ""."""
+    return files.mistaken(shape) or instance.meant_job(shape)
 
 
 def _explain_job(arguments: Namespace) -> int:

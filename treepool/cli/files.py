@@ -41,13 +41,21 @@ def check_stdin(*paths: Optional[str]) -> None:
         raise Stop("only one of the files can be stdin", USAGE)
 
 
-def mistaken(word: str) -> str:
-    """What to say of *word*, which was taken for a shape, if it is the name of a file; else ""."""
+def is_file(word: str) -> bool:
+    """Whether *word* is the name of a file."""
     try:
-        found = Path(word).is_file()
+        return Path(word).is_file()
     except (OSError, ValueError):  # too long, or with a null character
-        return ""
-    return " (it is a file: -R, --jobspec and --jobs @FILE read files)" if found else ""
+        return False
+
+
+def mistaken(word: str) -> str:
+    """What to say of *word*, which was taken for a shape, if one can tell what it is; else ""."""
+    if is_file(word):
+        return " (it is a file: -R, --jobspec and --jobs @FILE read files)"
+    if word.count("[") > word.count("]") and ";" not in word:
+        return " (a shell ends a command at ';': put the shape in quotes)"
+    return ""
 
 
 def read_text(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Callable, Iterator
 
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 #: Errors of a request that was answered. With all others, nobody is there to answer.
 _ANSWERED = (errno.EINVAL, errno.EPERM, errno.ENOENT)
 
+#: A job's id as Flux prints it (RFC 19, F58).
+_JOB_ID = re.compile(r"[ƒf][1-9A-HJ-NP-Za-km-z]{1,12}")
+
+
+def meant_job(word: str) -> str:
+    """What to say of *word*, which is not understood, if it looks like a job's id; else ""."""
+    return f" (did you mean '--job {word}'?)" if _JOB_ID.fullmatch(word) else ""
+
 
 @contextmanager
 def asking(what: str = "") -> Iterator[None]:
@@ -24,7 +33,8 @@ def asking(what: str = "") -> Iterator[None]:
     try:
         yield
     except ImportError as e:
-        raise Stop(f"{what}this Python has no Flux, use flux treepool: {e}", USAGE) from None
+        told = f"this Python has no Flux ({e}): use flux treepool"
+        raise Stop(f"{what}{told}, which treepool flux-env --install adds to Flux", USAGE) from None
     except InvalidR as e:
         raise Stop(f"{what}R is not valid: {e}") from None
     except ValueError as e:  # an answer that no Flux gives

@@ -107,15 +107,18 @@ class Parser(argparse.ArgumentParser):
 
     def unrecognized(self, words: Sequence[str]) -> NoReturn:
         """End with the usage error that *words* are no arguments, and the first one's spelling."""
-        from treepool.cli.files import mistaken
+        from treepool.cli.files import is_file
+        from treepool.cli.instance import meant_job
         from treepool.rfc.quote import did_you_mean
 
         known = [option for action in self._actions for option in action.option_strings]
         word = words[0].partition("=")[0]
         same = [option for option in known if _bare(option) == _bare(word)]
         meant = f" (did you mean {same[0]!r}?)" if same else did_you_mean(word, known)
-        if not meant and "-R" in known and mistaken(words[0]):
+        if not meant and "-R" in known and is_file(words[0]):
             meant = f" (did you mean '-R {words[0]}'?)"
+        if not meant and "--job" in known:
+            meant = meant_job(words[0])
         self.error(f"unrecognized arguments: {' '.join(words)}{meant}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
