@@ -98,6 +98,23 @@ def test_an_argument_that_means_nothing_is_refused_at_load(cluster, argument):
     cluster.flux("module", "load", "sched-treepool")
 
 
+def test_without_a_scheduler_every_question_says_that_none_is_loaded(cluster):
+    cluster.load("sched-treepool")
+    cluster.flux("module", "remove", "sched-treepool")
+    job = cluster.flux("submit", "-n1", "true").strip()
+    loads = "flux module load sched-treepool"
+    try:
+        assert "no scheduler is loaded" in cluster.flux("treepool", "status")
+        told = cluster.run("treepool", "explain", "--job", job).stdout
+        assert "waits: no scheduler is loaded" in told and loads in told
+        where = cluster.run("treepool", "where", "--job", job)
+        assert (where.returncode, where.stderr.count("\n")) == (1, 1)
+        assert "it has no resources yet" in where.stderr
+    finally:
+        cluster.flux("module", "load", "sched-treepool")
+    assert "no scheduler" not in cluster.flux("treepool", "status")
+
+
 @pytest.mark.parametrize(
     "fault, why",
     [

@@ -40,6 +40,11 @@ def test_dependencies_are_named_and_times_are_times():
             "waits: queue batch, the parent of express, is stopped (hot)",
             "until an administrator starts it (flux queue start batch)",
         ),
+        (
+            {"stopped": "Scheduler is offline", "queue": "batch"},
+            "waits: no scheduler is loaded",
+            "flux module load sched-treepool",
+        ),
         ({"answer": {"state": "held back"}}, "waits: the topology of some nodes", "have answered"),
     ],
 )

@@ -73,4 +73,4 @@ def read(option: str, text: str, reader: Callable[[str], float], such: str) -> f
     try:
         return reader(text)
     except ValueError as e:
-        raise Stop(f"argument {option}: {text[:60]!r}: {e} (use {such})", USAGE) from None
+        raise Stop(f"argument {option}: {text[:60]!r}: {e} (such as {such})", USAGE) from None

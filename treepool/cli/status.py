@@ -140,6 +140,8 @@ def _text(arguments: Namespace) -> Iterator[str]:
     live = instance.look(waiting=arguments.jobs)
     picture = live.picture
     yield picture.totals.line
+    if not live.scheduled:
+        yield "no scheduler is loaded: no job starts"
     kept = status.cores_kept(live.pool)
     if kept:
         yield f"{words.count(kept, 'free core')} kept for jobs with GPUs"

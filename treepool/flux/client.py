@@ -108,7 +108,8 @@ def answers(handle: Any, name: str) -> Iterator[Any]:
 
 def _explained(error: OSError) -> OSError:
     if error.errno == errno.ENOSYS:
-        return OSError(errno.ENOSYS, "this instance does not run sched-treepool")
+        text = "this instance does not run sched-treepool (flux module list names its scheduler)"
+        return OSError(errno.ENOSYS, text)
     if error.errno == errno.ETIMEDOUT:
         return OSError(errno.ETIMEDOUT, f"sched-treepool did not answer in {PATIENCE:.0f} seconds")
     return error

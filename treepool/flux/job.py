@@ -76,7 +76,13 @@ def located(job: str, environment: Mapping[str, str]) -> tuple[ResourceSet, Task
 
 
 def _R(broker: Broker, jobid: int) -> ResourceSet:
-    found = broker.ask("job-info.lookup", {"id": jobid, "keys": ["R"], "flags": 0})
+    try:
+        found = broker.ask("job-info.lookup", {"id": jobid, "keys": ["R"], "flags": 0})
+    except OSError as e:
+        if e.errno != errno.ENOENT:
+            raise
+        text = "there is no such job, or it has no resources yet"
+        raise OSError(errno.ENOENT, text) from None
     return ResourceSet.read(json.loads(found)["R"])
 
 

@@ -32,6 +32,7 @@ from treepool.rfc.windows import WindowEntry
 from treepool.view.model import Drained, Job, drained_in
 from treepool.view.picture import Picture
 from treepool.view.status import Running
+from treepool.view.words import count
 
 #: Most job lookups in flight.
 IN_FLIGHT = 64
@@ -54,7 +55,8 @@ class Live:
     In ``pool``, everything that jobs hold is allocated; job ids below zero stand for jobs that this
     user may not see. ``held_back`` is in short form what the scheduler holds back for jobs whose R
     it cannot read. ``windows`` are those that are not over. ``rules`` has the policy and the depth
-    of queues, and as "" those of all others. Only sched-treepool has these three.
+    of queues, and as "" those of all others. Only sched-treepool has these three. ``scheduled`` is
+    false where no scheduler is loaded.
     """
 
     pool: Pool
@@ -64,6 +66,7 @@ class Live:
     held_back: str = ""
     drains: tuple[Drained, ...] = ()
     rules: Mapping[str, Any] = attrs.field(factory=dict)
+    scheduled: bool = True
 
     @classmethod
     def now(cls, waiting: bool = False) -> Live:
@@ -78,8 +81,11 @@ class Live:
         asked = _asked(handle)
         jobs = sorted(listed.get_jobs(), key=lambda job: int(job["id"]))
         rules: Mapping[str, Any] = {}
+        scheduled = True
         if asked is None:
-            pool = Pool(_resources(handle))
+            R = _resources(handle)
+            scheduled = R is not None
+            pool = Pool(resources(handle) if R is None else R)
             held = _held(handle, [job["id"] for job in jobs if "t_run" in job])
             ends = {int(job["id"]): float(job.get("expiration", 0)) for job in jobs}
         else:
@@ -103,7 +109,8 @@ class Live:
         windows = tuple(known.entry for known in entries)
         jobs_now = tuple(_job(job, held) for job in jobs)
         kept = short_form(held.get(HELD_BACK, ()))
-        return cls(pool, jobs_now, drained, windows, kept, drained_in(reasons, pool), rules)
+        drains = drained_in(reasons, pool)
+        return cls(pool, jobs_now, drained, windows, kept, drains, rules, scheduled)
 
     @property
     def picture(self) -> Picture:
@@ -124,18 +131,19 @@ def about() -> list[str]:
     """Which instance this is, and when; how many jobs wait, and why the first of them do."""
     handle = client.connected()
     jobid = _attribute(handle, "jobid")
-    here = f"job {jobid} of the instance around it" if jobid else "the system's or a user's own"
+    here = f" in job {jobid} of the one around it" if jobid else ""
     host, owner = _attribute(handle, "hostname"), _attribute(handle, "security.owner")
     user = client.user_name(int(owner)) if owner.isdigit() else "?"
     when = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-    lines = [f"Flux instance ({here}) of {user} at {host}, {when}"]
+    lines = [f"Flux instance{here} of {user} at {host}, {when}"]
     try:
         queues = client.ask(handle, "numbers").get("queues", {})
     except OSError:  # another scheduler
         queues = {}
     for name, queue in queues.items():
         where = f"queue {name}: " if name else ""
-        lines.append(f"{where}{queue['waiting']} jobs wait, {queue['reserved']} with a reservation")
+        jobs, reserved = count(queue["waiting"], "waiting job"), queue["reserved"]
+        lines.append(f"{where}{jobs}, {reserved:,} with a reservation")
     first = JobList(handle, _ATTRIBUTES, ["pending"], user="all", max_entries=_FIRST).fetch_jobs()
     for job in first.get_jobs():
         told = _job(job, {})
@@ -197,17 +205,19 @@ def _reason(why: Any) -> str:
     return str(why.get("reason") or "") if isinstance(why, dict) else ""
 
 
-def _resources(handle: Any) -> ResourceSet:
-    """The resources, which another scheduler tells only the owner."""
+def _resources(handle: Any) -> Optional[ResourceSet]:
+    """The resources, which another scheduler tells only the owner; None without a scheduler."""
     try:
         return ResourceSet.read(handle.rpc("sched.resource-status", nodeid=0).get()["all"])
-    except (OSError, KeyError) as e:
-        if isinstance(e, OSError) and e.errno == errno.EPERM:
+    except KeyError:
+        return resources(handle)
+    except OSError as e:
+        if e.errno == errno.EPERM:
             text = "it does not run sched-treepool, and only its owner may read it otherwise"
             raise OSError(errno.EPERM, text) from None
-        if isinstance(e, OSError) and e.errno != errno.ENOSYS:
-            raise
-        return resources(handle)
+        if e.errno == errno.ENOSYS:
+            return None
+        raise
 
 
 def _held(handle: Any, ids: list[int]) -> dict[int, tuple[Held, ...]]:

@@ -27,6 +27,9 @@ _NO_ESTIMATE = {
     "search": "the search for a place was given up",
 }
 
+#: Why a queue is stopped, in Flux's words, where no scheduler is loaded.
+_OFFLINE = "Scheduler is offline"
+
 #: How a job that is over ended.
 _RESULTS = {
     "COMPLETED": "it completed",
@@ -131,7 +134,7 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
             yield "next: nothing, until the plugin gives it another priority"
     elif facts.stopped is not None:
         yield f"waits: {_stopped(facts.queue, facts.stopped_parent, facts.stopped)}"
-        yield _until_started(facts.stopped_parent or facts.queue)
+        yield _until_started(facts.stopped_parent or facts.queue, facts.stopped)
     elif facts.answer is None:
         yield "waits: this instance does not run sched-treepool, and its scheduler gives no reason"
     elif facts.answer["state"] == "waiting":
@@ -152,11 +155,15 @@ def _queue(name: str) -> str:
 
 
 def _stopped(queue: str, parent: str, why: str) -> str:
+    if why == _OFFLINE:
+        return "no scheduler is loaded"
     which = f"queue {plain(parent)}, the parent of {plain(queue)}," if parent else _queue(queue)
     return f"{which} is stopped{_why(why)}"
 
 
-def _until_started(queue: str) -> str:
+def _until_started(queue: str, why: str) -> str:
+    if why == _OFFLINE:
+        return "next: nothing, until an administrator loads one (flux module load sched-treepool)"
     start = f"flux queue start {plain(queue)}".rstrip()
     return f"next: nothing, until an administrator starts it ({start})"
 
@@ -247,7 +254,7 @@ def answer_to_shape(
         return [f"{shown}: would be refused: {queue} is disabled{_why(closed.disabled)}"]
     if closed.stopped is not None:
         stopped = _stopped(closed.queue, closed.stopped_parent, closed.stopped)
-        start = _until_started(closed.stopped_parent or closed.queue)
+        start = _until_started(closed.stopped_parent or closed.queue, closed.stopped)
         return [f"{shown}: would wait: {stopped}", f"     {start}"]
     if answer["verdict"] == "now":
         return [
