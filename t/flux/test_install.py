@@ -234,7 +234,8 @@ def test_who_may_not_write_there_is_told_of_prefix(machine):
     done = machine.run(f"{theirs} flux-env --install", user=SOMEBODY)
     assert done.returncode == 1
     assert done.stderr == (
-        "treepool flux-env: /usr/local/lib/flux: Permission denied: give --prefix DIR\n"
+        "treepool flux-env: /usr/local/lib/flux: Permission denied: "
+        "run it as root, or give --prefix DIR\n"
     )
     assert machine.changed() == before
 

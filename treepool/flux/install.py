@@ -271,5 +271,6 @@ def _remove_empty(*directories: Path) -> None:
 
 def _failure(error: OSError, prefix: Optional[Path]) -> SetupError:
     where, why = error.filename, error.strerror or str(error)
-    hint = "" if prefix or not isinstance(error, PermissionError) else ": give --prefix DIR"
-    return SetupError(f"{where}: {why}{hint}" if where else why)
+    if isinstance(error, PermissionError) and not prefix:
+        why += ": run it as root, or give --prefix DIR"
+    return SetupError(f"{where}: {why}" if where else why)
