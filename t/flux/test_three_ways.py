@@ -1,6 +1,7 @@
-"""README's installation, then doc/admin.md, "Try it": in a clone, blocks print what they show."""
+"""README's installation and first job, then doc/admin.md, "Try it", in a clone: as printed."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,7 +17,11 @@ ADMIN = (REPOSITORY / "doc" / "admin.md").read_text()
 
 #: The commands that install, those up to the instance, and those inside it.
 (INSTALL,) = (block for block in blocks(README) if block.startswith("$ python3 -m venv"))
+(FIRST,) = blocks(README, "sh")
 OUTSIDE, *INSIDE = (block for block in blocks(ADMIN) if block.startswith(("$ R=", "$ flux")))
+
+#: In FIRST, README's first job: what starts the instance, and what is typed into its shell.
+STARTED = re.compile(r"^(flux start [^#\n]*).*?\n(.*?^exit\b)[^\n]*$", re.M | re.S)
 
 #: Seconds for all of it, with what pip installs.
 PATIENCE = 300
@@ -32,10 +37,13 @@ def commands(block):
 class Walk:
     """What the blocks did.
 
+    ``first`` is what README's first job printed, ``home`` the files that it left in the home.
     ``outside`` is what was printed before the instance, ``down`` how many of its nodes are down,
     ``ways`` what each block inside it printed, ``new`` the names of files that the clone got.
     """
 
+    first: str
+    home: list[str]
     outside: str
     down: str
     ways: list[str]
@@ -44,9 +52,10 @@ class Walk:
 
 @pytest.fixture(scope="module")
 def walk(tmp_path_factory):
-    """The Walk of all blocks, in one shell."""
+    """The Walk of all blocks."""
     here = tmp_path_factory.mktemp("three")
-    clone = here / "clone"
+    clone, home = here / "clone", here / "home"
+    home.mkdir()
     skipped = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "mutants")
     shutil.copytree(REPOSITORY, clone, ignore=skipped)
     before = set(os.listdir(clone))
@@ -56,22 +65,42 @@ def walk(tmp_path_factory):
             steps += [f"echo {shlex.quote(f'$ {command}')}", command]
         steps.append("echo END")
     (here / "inside.sh").write_text("\n".join(steps))
-    *prepare, start = [*commands(INSTALL), *commands(OUTSIDE)]
+    _, activate, _ = commands(INSTALL)
+    *prepare, start = [activate, *commands(OUTSIDE)]
     config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # pip's
-    done = subprocess.run(
-        ["sh", "-ec", "\n".join([*prepare, f"{start} sh -e ../inside.sh"])],
-        cwd=clone,
-        env={**bare(), "HOME": str(here), "XDG_CONFIG_HOME": config},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+    env = {
+        **bare(),
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": config,
+    }
+
+    def run(*words, **more):
+        done = subprocess.run(
+            words, cwd=clone, env=env, capture_output=True, text=True, timeout=PATIENCE, **more
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    # There is no terminal, so the shell of the instance gets its lines as an argument.
+    typed = STARTED.sub(lambda found: f"{found[1]} bash -c {shlex.quote(found[2])}", FIRST)
+    first = run("bash", input="\n".join([*commands(INSTALL), typed]))
+    left = sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file())
+    script = "\n".join([*prepare, f"{start} sh -e ../inside.sh"])
+    done = run("sh", "-ec", script, stdin=subprocess.DEVNULL)
     outside, _, inside = done.stdout.partition("BEGIN\n")
     down, *ways, _ = inside.split("END\n")
-    return Walk(outside, down, ways, set(os.listdir(clone)) - before)
+    return Walk(first.stdout, left, outside, down, ways, set(os.listdir(clone)) - before)
+
+
+def test_the_first_job_has_its_answers_and_nothing_of_treepool_is_left(walk):
+    job = re.search(r"^ƒ\w+$", walk.first, re.M)[0]
+    assert f"\njob {job}: runs since " in walk.first
+    assert re.search(r"^1 node: .* 1 of [\d,]+ cores? used", walk.first, re.M)
+    assert re.search(rf"^{job} .* RUN .* rank0/core", walk.first, re.M)
+    assert walk.first.rstrip().rpartition("\n")[2].startswith("removed treepool")
+    assert "now.html" in walk.home
+    assert [name for name in walk.home if name.startswith(".local")] == []
 
 
 def test_all_nodes_of_the_instance_are_up(walk):
