@@ -217,7 +217,8 @@ SACCT = (
 
 
 def test_what_sacct_prints_is_replayed_and_what_is_left_out_is_told(treepool, write, R):
-    result = treepool("replay", write(SACCT), "-R", write(R, "R.json"), "--json")
+    table = write("\ufeff" + SACCT)  # as spreadsheets write it
+    result = treepool("replay", table, "-R", write(R, "R.json"), "--json")
     (line,) = result.json
     assert (line["jobs"], line["wait"]["max"], line["span"]) == (2, 50, 120)
     first, second = result.err.splitlines()

@@ -35,7 +35,7 @@ ROWS = [
         {"submit": 1793606400, "duration": 1, "limit": CENTURY, "shape": "slot=1/[core=2;gpu=2]"},
     ),
     (
-        "10|2026-11-02T08:00:00|Unknown|00:05:00|Partition_Limit|cpu=2,gres/gpumem=4G|1||||",
+        "10|2026-11-02T08:00:00Z|Unknown|00:05:00|Partition_Limit|cpu=2,gres/gpumem=4G|1||||",
         {"submit": 1793606400, "duration": 300, "shape": "slot=1/core=2"},
     ),
     ("11|2026-11-02T08:00:00|Unknown|00:00:00|01:00:00||1|batch|bio|1|CANCELLED", "did not run"),

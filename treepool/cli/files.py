@@ -58,8 +58,11 @@ def mistaken(word: str) -> str:
     return ""
 
 
-def read_text(path: str) -> str:
-    """The text of a file; raises Stop if it cannot be read, is too long, or is not UTF-8."""
+def read_text(path: str, table: bool = False) -> str:
+    """The text of a file; raises Stop if it cannot be read, is too long, or is not UTF-8.
+
+    A byte order mark is an error, but in a *table*: spreadsheets write it there.
+    """
     data = read_bytes(path, document.MAX_TEXT)
     if len(data) > document.MAX_TEXT:
         raise Stop(f"{shown(path)}: is longer than {document.MAX_TEXT} bytes")
@@ -70,9 +73,9 @@ def read_text(path: str) -> str:
         raise Stop(f"{shown(path)}: is not UTF-8 text: {where}") from None
     if not text.strip():
         raise Stop(f"{shown(path)}: is empty")
-    if text.startswith(_BOM):
-        raise Stop(f"{shown(path)}: starts with a byte order mark, which JSON forbids")
-    return text
+    if text.startswith(_BOM) and not table:
+        raise Stop(f"{shown(path)}: starts with a byte order mark, which JSON and TOML forbid")
+    return text.removeprefix(_BOM)
 
 
 def read_json(path: str) -> Any:

@@ -42,7 +42,7 @@ def _site(source: str, hosts: tuple[str, ...], topology: str) -> Site:
         return sites.cray(hosts)
     folder = Path(source)
     if source == "-" or not os.path.isdir(source):
-        return sites.read(files.read_text(source), hosts, topology)
+        return sites.read(files.read_text(source, table=True), hosts, topology)
     found = sorted(folder.glob("*.txt"))
     if not found or len(found) > _MOST_FILES:
         raise Stop(f"--fabric: {source:.80}: a folder has a file HOST.txt for each host", USAGE)

@@ -24,7 +24,7 @@ def add_threads(parser: Any) -> None:
 
 def read(command: str, name: str, threads: int) -> list[TraceJob]:
     """The jobs in file *name*; *command* says what was not read. Raises Stop."""
-    text = files.read_text(name)
+    text = files.read_text(name, table=True)
     with files.naming(name):
         found = jobtable.read(text, threads) if jobtable.is_table(text) else trace.read(text)
     for remark in found.remarks:

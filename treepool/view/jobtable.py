@@ -297,7 +297,8 @@ def _clock(text: str) -> Optional[float]:
 def _date(text: str) -> Optional[float]:
     """A date and time (ISO 8601)."""
     try:
-        found = datetime.fromisoformat(text)
+        # Before 3.11 Python does not know Z.
+        found = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text))
     except ValueError:
         return None
     return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
