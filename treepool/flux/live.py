@@ -83,9 +83,8 @@ class Live:
         rules: Mapping[str, Any] = {}
         scheduled = True
         if asked is None:
-            R = _resources(handle)
-            scheduled = R is not None
-            pool = Pool(resources(handle) if R is None else R)
+            R, scheduled = _resources(handle)
+            pool = Pool(R)
             held = _held(handle, [job["id"] for job in jobs if "t_run" in job])
             ends = {int(job["id"]): float(job.get("expiration", 0)) for job in jobs}
         else:
@@ -124,7 +123,7 @@ def history() -> tuple[Pool, PastJobs]:
     handle = client.connected()
     asked = _asked(handle)
     work = past_jobs(lambda topic, payload: handle.rpc(topic, payload, nodeid=0))
-    return Pool(_resources(handle)) if asked is None else asked[0], finished(work)
+    return Pool(_resources(handle)[0]) if asked is None else asked[0], finished(work)
 
 
 def about() -> list[str]:
@@ -205,18 +204,18 @@ def _reason(why: Any) -> str:
     return str(why.get("reason") or "") if isinstance(why, dict) else ""
 
 
-def _resources(handle: Any) -> Optional[ResourceSet]:
-    """The resources, which another scheduler tells only the owner; None without a scheduler."""
+def _resources(handle: Any) -> tuple[ResourceSet, bool]:
+    """The resources, and whether there is a scheduler; another one tells only the owner."""
     try:
-        return ResourceSet.read(handle.rpc("sched.resource-status", nodeid=0).get()["all"])
+        return ResourceSet.read(handle.rpc("sched.resource-status", nodeid=0).get()["all"]), True
     except KeyError:
-        return resources(handle)
+        return resources(handle), True
     except OSError as e:
         if e.errno == errno.EPERM:
             text = "it does not run sched-treepool, and only its owner may read it otherwise"
             raise OSError(errno.EPERM, text) from None
         if e.errno == errno.ENOSYS:
-            return None
+            return resources(handle), False
         raise
 
 
