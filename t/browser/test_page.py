@@ -29,7 +29,7 @@ def tiles_of(totals):
     wanted = {
         "GPUs free": totals.gpus_free,
         "GPUs used": totals.gpus_used,
-        "GPUs fragmented": totals.gpus_fragmented,
+        "GPUs stranded": int(totals.gpus_stranded),
         "cores free": totals.cores_free,
         "cores used": totals.cores_used,
         "nodes idle": totals.idle,
@@ -49,7 +49,7 @@ def cells(browser):
           const text = node.querySelector("h2").textContent.match(/^([0-9,]+) \\u00d7/);
           const nodes = text ? Number(text[1].replace(/,/g, "")) : 1;
           for (const cell of node.querySelectorAll(".cell[data-kind]")) {
-            const state = [...cell.classList].find(c => /^(free|frag|away|c[0-9]+)$/.test(c));
+            const state = [...cell.classList].find(c => /^(free|away|c[0-9]+)$/.test(c));
             const kind = `${cell.dataset.kind} ${/^c[0-9]/.test(state) ? "used" : state}`;
             found[kind] = (found[kind] || 0) + nodes;
           }
@@ -64,8 +64,7 @@ def cells_of(totals):
         "core free": totals.cores_free,
         "core used": totals.cores_used,
         "core away": totals.cores - totals.cores_free - totals.cores_used,
-        "gpu free": totals.gpus_free - totals.gpus_fragmented,
-        "gpu frag": totals.gpus_fragmented,
+        "gpu free": totals.gpus_free,
         "gpu used": totals.gpus_used,
         "gpu away": totals.gpus - totals.gpus_free - totals.gpus_used,
     }
@@ -196,7 +195,7 @@ def test_the_mouse_on_a_cell_tells_ids_domain_job_and_links(show):
     ):
         assert words in detail
     browser.point('.node .cell.gpu[data-id="1"]')
-    assert "free, but in no whole domain" in browser.texts("#detail")[0]
+    assert "\nfree\n" in browser.texts("#detail")[0]
     assert "nvlink pairs 50 GB/s" in browser.js(
         "return document.getElementById('types').textContent"
     )

@@ -22,7 +22,7 @@ SHAPES = ("slot=1/core=1", "slot=2/[core=2;gpu=1]", "slot=1/node{x}", "slot=1/gp
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_free_and_fragmented_is_what_a_picture_counts(seed):
+def test_what_is_free_and_stranded_is_what_a_picture_counts(seed):
     chance, pool = random.Random(seed), Pool(R)
     for jobid in range(chance.randint(0, 14)):
         spec = from_resources(parse_shape(chance.choice(SHAPES)))
@@ -34,17 +34,7 @@ def test_what_is_free_and_fragmented_is_what_a_picture_counts(seed):
     totals, found = Picture.of(pool, []).totals, outcome(free_of(pool))
     assert found["cores"] == totals.cores_free
     assert found["gpus"] == totals.gpus_free
-    assert found["gpus_fragmented"] == totals.gpus_fragmented
-    assert found["cores_fragmented"] <= totals.cores_free
-
-
-def test_cores_beside_a_job_in_their_socket_are_fragmented():
-    pool = Pool(R)
-    pool.alloc(1, pool.parse_resource_request(from_resources(parse_shape("slot=1/core=1"))))
-    found = outcome(free_of(pool))
-    (left,) = [entry.cores for entry in pool.copy_allocated().entries]
-    assert left == 1 << 0
-    assert found["cores_fragmented"] == 3 + 1, "the socket's, and the one beside the sockets"
+    assert found["gpus_stranded"] == int(totals.gpus_stranded)
 
 
 def test_a_pass_that_is_interrupted_is_one_pass_and_waiting_does_not_count(monkeypatch):

@@ -31,20 +31,6 @@ def held(R):
     }
 
 
-def domains(topo):
-    """The (cores, GPUs) of every domain in a topo, larger ones first; the node is none of them."""
-    for name, items in topo.items():
-        if name not in RESOURCE_KEYS:
-            for item in items:
-                below = list(domains(item))
-                cores, gpus = ids(item.get("cores", "")), ids(item.get("gpus", ""))
-                for more_cores, more_gpus in below:
-                    cores |= more_cores
-                    gpus |= more_gpus
-                yield cores, gpus
-                yield from below
-
-
 def numbers(R, jobs, down=(), drained=()):
     """What Totals should say of cluster *R* with jobs that have the R's *jobs*."""
     everything = held(R)
@@ -62,7 +48,6 @@ def numbers(R, jobs, down=(), drained=()):
         "full": len((up & busy) - with_cores),
         "down": len(away - set(drained)),
         "drained": len(set(drained)),
-        "gpus_fragmented": len(fragmented(R, everything, free)),
         "gpus_stranded": stranded(R, free),
     }
     for kind in ("core", "gpu"):
@@ -83,29 +68,6 @@ def stranded(R, free):
             len(gpus) - reference.usable(node.root, reference.Ids(cores, gpus)) / reference.PARTS
         )
     return lost
-
-
-def fragmented(R, everything, free):
-    """The free GPUs of which the smallest domain is not all free, or not all in R."""
-    topo_of = {
-        rank: entry["topo"]
-        for entry in R.get("scheduling", {}).get("children", [])
-        for rank in ids(entry["ranks"])
-    }
-    return {
-        (rank, gpu)
-        for kind, rank, gpu in free
-        if kind == "gpu" and not home(topo_of.get(rank, {}), rank, gpu, everything) <= free
-    }
-
-
-def home(topo, rank, gpu, everything):
-    """All that the smallest domain of *gpu* has, or the node if the GPU is in no domain."""
-    having = [(cores, gpus) for cores, gpus in domains(topo) if gpu in gpus]
-    if not having:
-        return {item for item in everything if item[1] == rank}
-    cores, gpus = having[-1]  # they are nested, and the outer ones came first
-    return {("core", rank, i) for i in cores} | {("gpu", rank, i) for i in gpus}
 
 
 SHAPES = (

@@ -33,7 +33,7 @@ def test_the_clusters_counted_have_what_there_is_to_count():
     for seed in range(60):
         pool, running = pool_with_jobs(some_R(), seed)
         counts.append(Picture.of(pool, jobs_of(running)).totals)
-    for field in ("idle", "partly", "full", "gpus_free", "gpus_used", "gpus_fragmented"):
+    for field in ("idle", "partly", "full", "gpus_free", "gpus_used", "gpus_stranded"):
         assert sum(getattr(c, field) > 0 for c in counts) > 5, field
 
 
@@ -157,27 +157,13 @@ def test_a_long_run_has_no_more_steps_than_a_slider_can_tell_apart(picture_of):
     assert picture.totals.cores_used == 1000
 
 
-def test_a_gpu_on_a_flat_node_is_fragmented_once_the_node_is_not_all_free(picture_of):
-    R = some_R()
-    del R["scheduling"]
-    assert picture_of(R).totals.gpus_fragmented == 0
-    assert picture_of(R, ["slot=1/core"]).totals.gpus_fragmented == 2
-
-
 def test_free_gpus_whose_cores_are_taken_are_stranded_and_told_so():
     pool = Pool(cluster(2))
     for jobid, shape in enumerate(("slot/core=24", "slot/core=12"), 1):
         pool.alloc(jobid, pool.parse_resource_request(from_resources(parse_shape(shape))))
     totals = Picture.of(pool, []).totals
     assert (totals.gpus_free, totals.gpus_stranded) == (8, 1.5)
-    assert totals.line.endswith("8 free (2 fragmented, 1 stranded)")
-
-
-def test_a_domain_of_which_the_enclosing_instance_kept_something_is_not_whole(picture_of):
-    R = some_R(3)
-    R["execution"]["R_lite"][0]["children"]["core"] = "1-15"
-    R["scheduling"]["allocated"] = [{"ranks": "0", "cores": "1-15"}]
-    assert picture_of(R).totals.gpus_fragmented == 1
+    assert totals.line.endswith("8 free (1 stranded)")
 
 
 def test_a_hundred_thousand_nodes_are_a_few_looks(picture_of):

@@ -1,7 +1,7 @@
-"""Show a cluster: what is free, used and fragmented (GPUs that are free, but in no
-domain that is free as a whole); a map of its nodes by switch and rack, or in
-rows; its kinds of node; its jobs; and its nodes as boxes of sockets, NUMA
-domains, cores and GPUs, with the jobs that hold them. A box stands for all nodes
+"""Show a cluster: what is free, used and stranded (GPUs that are free, and the jobs
+to come cannot use them); a map of its nodes by switch and rack, or in rows; its
+kinds of node; its jobs; and its nodes as boxes of sockets, NUMA domains, cores
+and GPUs, with the jobs that hold them. A box stands for all nodes
 that are alike. Jobs are allocated in order, as by treepool alloc.
 
 examples:

@@ -1,7 +1,6 @@
 """Show the running Flux instance: how many nodes, cores and GPUs are free or used;
-fragmented GPUs, which are free but in a domain that is not; stranded GPUs, which
-the jobs to come cannot use; how many nodes a job may have to fit into one switch
-or rack; and the windows.
+stranded GPUs, which are free, and the jobs to come cannot use them; how many
+nodes a job may have to fit into one switch or rack; and the windows.
 
 The fitness of a job says how close together it is: 1.00 if an idle cluster could
 not have placed it better.

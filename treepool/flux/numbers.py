@@ -8,7 +8,6 @@ from typing import Any, Generator, Iterator, Optional
 
 from treepool.flux.callbacks import guarded
 from treepool.placement.held import HELD_BACK
-from treepool.placement.nodes.state import fragmented
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
@@ -148,20 +147,16 @@ def queues_of(queue: Queue) -> Generator[None, None, dict[str, dict[str, Any]]]:
 
 
 def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
-    """What is free on nodes that are up; how much of it is in no domain that is entirely free."""
-    kinds = ("cores", "gpus", "cores_fragmented", "gpus_fragmented", "gpus_stranded")
-    found = dict.fromkeys(kinds, 0)
+    """What is free on nodes that are up; how many of the GPUs are stranded."""
+    found = dict.fromkeys(("cores", "gpus", "gpus_stranded"), 0)
     mix = pool.situation.policy.mix
     each = 1 if mix.kinds else _STATES  # a mix takes up to some milliseconds for a state
     buckets = pool.situation.index.buckets
     # Counted first: the nodes may change their states between two yields.
     sizes = [(state, idset.size(ranks)) for state, ranks in buckets.items()]
     for count, (state, nodes) in enumerate(sizes, 1):
-        cores, gpus = fragmented(state.type.root, state.cores, state.gpus)
         found["cores"] += nodes * state.ncores
         found["gpus"] += nodes * state.ngpus
-        found["cores_fragmented"] += nodes * idset.size(cores)
-        found["gpus_fragmented"] += nodes * idset.size(gpus)
         found["gpus_stranded"] += nodes * mix.stranded(state.type, state.cores, state.gpus)
         if count % each == 0:
             yield

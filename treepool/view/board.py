@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Iterable, Optional, Sequence
 
 from treepool.placement.choose.mix import Mix
-from treepool.placement.nodes.state import fragmented
 from treepool.placement.nodes.tree import NodeType
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.pool import Pool
@@ -153,7 +152,6 @@ def _layout(
     used_cores, used_gpus = _taken(held)
     up = status == UP
     cores, gpus = (root.cores & ~used_cores, root.gpus & ~used_gpus) if up else (0, 0)
-    _, lost = fragmented(root, cores, gpus)
     totals = Totals(
         nodes=1,
         idle=int(up and not held),
@@ -167,8 +165,7 @@ def _layout(
         gpus=idset.size(root.gpus),
         gpus_free=idset.size(gpus),
         gpus_used=idset.size(used_gpus),
-        gpus_fragmented=idset.size(lost),
         gpus_stranded=mix.stranded(node_type, cores, gpus) / PER_GPU,
     )
     touching = palette.touching(held)
-    return Layout(number, kind, status, held, lost, totals, touching, palette.greys(touching))
+    return Layout(number, kind, status, held, totals, touching, palette.greys(touching))

@@ -29,7 +29,6 @@ def facts(picture: Picture, rows: Rows) -> Iterator[dict[str, Any]]:
             "total": totals.gpus,
             "free": totals.gpus_free,
             "used": totals.gpus_used,
-            "fragmented": totals.gpus_fragmented,
             "stranded": totals.gpus_stranded,
         },
     }

@@ -122,7 +122,6 @@ def _data(picture: Picture, rows: Rows, plot: Optional[Plot]) -> dict[str, Any]:
                 layout.type,
                 layout.status,
                 layout.state,
-                idset.encode(layout.fragmented),
                 [[idset.encode(cores), idset.encode(gpus)] for cores, gpus in layout.held],
                 "".join(f"{grey:x}" for grey in layout.greys),
             ]

@@ -50,10 +50,8 @@ class Totals(NamedTuple):
     Each node is counted in exactly one state, from idle to drained. Free resources are those that a
     job could get now; a node that is down or drained has none. Used resources are those that jobs
     hold, also on such nodes. The rest of ``cores`` and ``gpus`` is out of service.
-    ``gpus_fragmented`` is the number of free GPUs that are in no whole domain: in the smallest
-    domain that holds the GPU (the node, if no other does) some core or GPU is allocated, or was
-    kept by the enclosing instance. ``gpus_stranded`` of the free GPUs cannot be used by the jobs
-    of the site's mix, see placement/choose/mix.py; a GPU that some of them can use counts in part.
+    ``gpus_stranded`` of the free GPUs cannot be used by the jobs of the site's mix, see
+    placement/choose/mix.py; a GPU that some of them can use counts in part.
     """
 
     nodes: int
@@ -68,7 +66,6 @@ class Totals(NamedTuple):
     gpus: int
     gpus_free: int
     gpus_used: int
-    gpus_fragmented: int
     gpus_stranded: float
 
     @property
@@ -77,8 +74,7 @@ class Totals(NamedTuple):
         found = [Amount("cores", self.cores, self.cores_free, self.cores_used)]
         if self.gpus:
             gpus = self.gpus, self.gpus_free, self.gpus_used
-            lost = self.gpus_fragmented, int(self.gpus_stranded)
-            found.append(Amount("GPUs", *gpus, *lost))
+            found.append(Amount("GPUs", *gpus, int(self.gpus_stranded)))
         return found
 
     @property
@@ -94,9 +90,7 @@ class Totals(NamedTuple):
         amounts = []
         for amount in self.amounts:
             text = f"{amount.used:,} of {amount.total:,} {amount.name} used, {amount.free:,} free"
-            lost = [(amount.fragmented, "fragmented"), (amount.stranded, "stranded")]
-            notes = [f"{number:,} {what}" for number, what in lost if number]
-            text += f" ({', '.join(notes)})" if notes else ""
+            text += f" ({amount.stranded:,} stranded)" if amount.stranded else ""
             amounts.append(text)
         nodes = words.count(self.nodes, "node")
         return f"{nodes}: {states}; {'; '.join(amounts)}" if self.nodes else nodes
@@ -108,13 +102,12 @@ class Totals(NamedTuple):
 
 @attrs.frozen
 class Amount:
-    """The cores or the GPUs of Totals: free (some fragmented or stranded), used, out of service."""
+    """The cores or the GPUs of Totals: free (some stranded), used, out of service."""
 
     name: str
     total: int
     free: int
     used: int
-    fragmented: int = 0
     stranded: int = 0
 
     @property
@@ -163,16 +156,14 @@ class Job:
 class Layout:
     """How a node looks, whichever jobs are on it: what each holder has (cores, GPUs).
 
-    ``fragmented`` are the GPUs (bitmask) that Totals counts as fragmented. ``touching`` has, for
-    each holder, the earlier ones whose ids are next to its own, and ``greys`` the colour that it
-    has where it stands for several jobs.
+    ``touching`` has, for each holder, the earlier ones whose ids are next to its own, and ``greys``
+    the colour that it has where it stands for several jobs.
     """
 
     number: int
     type: int
     status: str
     held: tuple[tuple[int, int], ...]
-    fragmented: int
     totals: Totals
     touching: tuple[tuple[int, ...], ...]
     greys: tuple[int, ...]

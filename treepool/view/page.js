@@ -53,9 +53,6 @@ function cell(kind, id, row, signs, where) {
   } else if (row.layout.status !== "up") {
     state = `out of service: node ${row.layout.status}`;
     classes.push("away");
-  } else if (kind === "gpu" && row.layout.lost.has(id)) {
-    state = "free, but in no whole domain";
-    classes.push("frag");
   } else classes.push("free");
   const element = make("i", classes.join(" "), sign);
   element.tabIndex = -1;
@@ -147,8 +144,9 @@ function drawTiles() {
   const t = Object.fromEntries(data.fields.map((field, i) => [field, data.steps[step][1][i]]));
   const found = [];
   if (t.gpus) {
+    const stranded = Math.floor(t.gpus_stranded);
     found.push(tile("good", t.gpus_free, "GPUs free", t.gpus), tile("", t.gpus_used, "GPUs used", t.gpus),
-      tile(t.gpus_fragmented ? "lost" : "", t.gpus_fragmented, "GPUs fragmented", t.gpus));
+      tile(stranded ? "lost" : "", stranded, "GPUs stranded", t.gpus));
   }
   found.push(tile("good", t.cores_free, "cores free", t.cores), tile("", t.cores_used, "cores used", t.cores),
     tile("good", t.idle, "nodes idle", t.nodes), tile("", t.partly + t.full, "nodes in use", t.nodes));

@@ -39,9 +39,8 @@ SEVERAL = "123456789#"
 #: The letter of what is held by no job shown.
 UNKNOWN = "?"
 
-#: Signs for cores and GPUs that no job holds: on nodes that are up, fragmented GPUs there, and on
-#: other nodes.
-FREE, FRAGMENTED, AWAY = ".", "~", "x"
+#: Signs for cores and GPUs that no job holds: on nodes that are up, and on other nodes.
+FREE, AWAY = ".", "x"
 
 #: Most holders of a node of which each is compared with all others. Of more, each is compared with
 #: as many before it: holders are in the order of their ids.

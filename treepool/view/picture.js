@@ -79,9 +79,8 @@ for (const [first, kinds] of data.jobs) {
     jobs.push({ name: i ? String(Number(first) + i) : first, shape, slots, nodes, cores, gpus });
   });
 }
-const layouts = data.layouts.map(([type, status, state, lost, held, greys], number) => ({
+const layouts = data.layouts.map(([type, status, state, held, greys], number) => ({
   number, type, status, state, greys,
-  lost: new Set(ids(lost)),
   held: held.map(([cores, gpus]) => ({ core: new Set(ids(cores)), gpu: new Set(ids(gpus)) })),
 }));
 const looks = data.looks.map(([layout, ...holders]) => ({ layout: layouts[layout], jobs: holders }));

@@ -15,8 +15,6 @@ _METRICS = (
     ("jobs_held_back", "gauge", "Jobs that wait for the topology of nodes", "jobs.held_back"),
     ("jobs_with_resources", "gauge", "Jobs that have resources", "running_jobs"),
     ("windows", "gauge", "Windows that are open or to come", "windows"),
-    ("fragmented_cores", "gauge", "Free cores in no whole domain", "free.cores_fragmented"),
-    ("fragmented_gpus", "gauge", "Free GPUs in no whole domain", "free.gpus_fragmented"),
     ("stranded_gpus", "gauge", "Free GPUs that expected jobs cannot use", "free.gpus_stranded"),
     ("node_states", "gauge", "Different states of nodes", "states"),
     ("holdings", "gauge", "Jobs, reservations and windows in the plan", "holdings"),

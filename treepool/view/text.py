@@ -12,7 +12,7 @@ from rich.text import Text
 
 from treepool.view import words
 from treepool.view.model import Amount
-from treepool.view.palette import AWAY, FRAGMENTED, FREE
+from treepool.view.palette import AWAY, FREE
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, hosts, jobs_of
 from treepool.view.textboxes import Lines, columns, cut, cut_words, side_by_side, wrapped
@@ -84,15 +84,15 @@ def _amount(amount: Amount) -> Text:
     if amount.away:
         line.append(f", {amount.away:,} out of service", "red")
     if amount.name == "GPUs":
-        line.append(f"; {amount.fragmented:,} fragmented", "yellow" if amount.fragmented else "")
+        line.append(f"; {amount.stranded:,} stranded", "yellow" if amount.stranded else "")
     return line
 
 
 def _bar(amount: Amount, width: int, ascii_only: bool) -> Text:
-    """Used, fragmented, free and out of service as parts of a bar."""
+    """Used, stranded, free and out of service as parts of a bar."""
     signs = "#~.x" if ascii_only else "█▒·x"
-    whole = amount.free - amount.fragmented
-    parts = (amount.used, amount.fragmented, whole, amount.away)
+    usable = amount.free - amount.stranded
+    parts = (amount.used, amount.stranded, usable, amount.away)
     bar = Text()
     done = seen = 0
     for sign, style, part in zip(signs, ("blue", "yellow", "dim", "red"), parts):
@@ -164,7 +164,6 @@ def _nodes(boxes: NodeBoxes, rows: Rows, width: int) -> Lines:
         blocks.append(boxes.box(row, each, short))
     signs = [
         Text(f"{FREE} free   ", "dim"),
-        Text(f"{FRAGMENTED} free, but in no whole domain   ", "yellow"),
         Text(f"{AWAY} out of service", "red"),
     ]
     lines = wrapped(Text("nodes  ", "bold").append_text(Text().join(signs)), width, 7)

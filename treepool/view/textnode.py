@@ -11,7 +11,7 @@ from treepool.rfc import idset
 from treepool.view import words
 from treepool.view.cells import MAX_CELLS, Block, Run, block, runs
 from treepool.view.model import UP
-from treepool.view.palette import AWAY, COLOURS, FRAGMENTED, FREE, GREYS, Mark
+from treepool.view.palette import AWAY, COLOURS, FREE, GREYS, Mark
 from treepool.view.picture import Picture
 from treepool.view.rows import Row, hosts, marks
 from treepool.view.textboxes import Lines, columns, cut_words, framed, side_by_side, wrapped
@@ -141,7 +141,6 @@ class _Cells:
         self._held = row.layout.held
         self._marks = marks
         self._up = row.layout.status == UP
-        self._fragmented = row.layout.fragmented
         self._ascii_only = ascii_only
 
     def drawn(self, here: Block, width: int) -> Lines:
@@ -179,7 +178,7 @@ class _Cells:
         gpus = Text()
         if here.gpus:
             gpus.append(f"{_gpu_label(here.gpus)} ", "dim")
-            gpus.append_text(self._gpus(here.gpus))
+            gpus.append_text(self._row_of(here.gpus, [held for _, held in self._held]))
         whole = Text.assemble(head, cores, "  " if cores and gpus else "", gpus)
         if whole.cell_len <= width and cores.cell_len <= _ON_A_LINE:
             return [whole]
@@ -197,18 +196,6 @@ class _Cells:
                 cells.append(sign, style).append(f" {run.count:,}  ")
             else:
                 cells.append(sign * run.count, style)
-        return cells
-
-    def _gpus(self, mask: int) -> Text:
-        """GPUs as cells; fragmented GPUs have a sign of their own."""
-        held = [gpus for _, gpus in self._held]
-        cells = Text()
-        for run in runs(mask, [*held, self._fragmented]):
-            if run.holder == len(held):
-                cells.append(FRAGMENTED * min(run.count, MAX_CELLS), "yellow")
-            else:
-                sign, style = self._sign(run)
-                cells.append(sign * min(run.count, MAX_CELLS), style)
         return cells
 
     def _sign(self, run: Run) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable
 
-from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import idset
 
 #: A set of ranks (ascending) that give the same cores and GPUs (bitmasks) to a job.
@@ -38,20 +38,6 @@ class NodeState:
         self.idle = cores == node_type.root.cores and gpus == node_type.root.gpus
         self.usable = -1
         self.fits: dict[Any, Any] = {}
-
-
-def fragmented(root: Domain, cores: int, gpus: int) -> tuple[int, int]:
-    """The free *cores* and *gpus* of a node that are in no whole domain.
-
-    In the smallest domain that has the core or GPU, something is allocated, or was kept by the
-    enclosing instance.
-    """
-    lost_cores = lost_gpus = 0
-    for domain in root.walk():
-        if not domain.whole or domain.cores & ~cores or domain.gpus & ~gpus:
-            lost_cores |= domain.own_cores & cores
-            lost_gpus |= domain.own_gpus & gpus
-    return lost_cores, lost_gpus
 
 
 class StateTable:
