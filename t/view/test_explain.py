@@ -16,7 +16,7 @@ from treepool.rfc.jobspec import from_resources
 from treepool.rfc.links import Link, Links, digest
 from treepool.view.explain import ALLOCATED, INFEASIBLE, WAITS, explain
 from treepool.view.explaintext import text
-from treepool.view.model import drained_in
+from treepool.view.model import Job, drained_in
 from treepool.view.nearest import nearest, oracle
 from view.counting import SHAPES, some_R
 
@@ -33,7 +33,7 @@ def with_jobs(R, shapes, **options):
     pool = Pool(R, **options)
     jobs = {}
     for jobid, shape in enumerate(shapes, 1):
-        jobs[jobid] = pool.alloc(jobid, asked(pool, shape))
+        jobs[jobid] = Job.of(str(jobid), "", pool.alloc(jobid, asked(pool, shape)))
     return pool, jobs
 
 
@@ -287,7 +287,7 @@ def test_what_is_told_is_what_alloc_does(seed):
             assert found.verdict == WAITS
             check_holders(pool, shape, found, jobs)
             continue
-        jobs[jobid] = allocation
+        jobs[jobid] = Job.of(str(jobid), "", allocation)
         assert found.verdict == ALLOCATED
         given = {
             rank: (union(p.cores for p in one.places), union(p.gpus for p in one.places))

@@ -31,13 +31,13 @@ from treepool.cli import cluster, explainlive, files, instance
 from treepool.cli.answers import Refusal
 from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json
 from treepool.errors import InvalidInput, InvalidShape
-from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.quote import did_you_mean
 from treepool.rfc.shape import parse_shape
 from treepool.view.explain import ALLOCATED, Explanation, explain
 from treepool.view.explainfacts import facts
+from treepool.view.model import Job
 
 if TYPE_CHECKING:
     from treepool.view.snapshot import Snapshot
@@ -141,13 +141,11 @@ def _explain(
 ) -> int:
     """Explain *resources*, on the cluster as *taken* or as the options say; returns the status."""
     pool = cluster.pool(arguments, taken)
-    jobs, names, drained = _allocated(pool, arguments.jobs), {}, 0
+    jobs, drained = _allocated(pool, arguments.jobs), 0
     if taken is not None:
-        jobs, names, drained = {**taken.allocations(pool), **jobs}, taken.names, taken.drained
+        jobs, drained = {**taken.jobs, **jobs}, taken.drained
     pool.mark_down(idset.encode(cluster.ranks(pool, "--down", arguments.down)))
-    told = explain(
-        pool, arguments.shape, resources, constraints, jobs, options, names, drained=drained
-    )
+    told = explain(pool, arguments.shape, resources, constraints, jobs, options, drained)
     _print(told, arguments)
     return DONE if told.verdict == ALLOCATED else NO
 
@@ -161,11 +159,11 @@ def _print(told: Explanation, arguments: Namespace) -> None:
         draw(lambda width: text(told, width, arguments.verbose))
 
 
-def _allocated(pool: Pool, words: list[str]) -> dict[int, Allocation]:
-    """The allocations of the jobs in *words*; each of them must get one."""
+def _allocated(pool: Pool, words: list[str]) -> dict[int, Job]:
+    """The jobs in *words*, each of which must get an allocation, by number."""
     jobs = {}
     for number, answer in cluster.run_jobs(pool, words):
         if isinstance(answer.outcome, Refusal):
             raise Stop(f"job {number}: {answer.refused}")
-        jobs[number] = answer.outcome
+        jobs[number] = Job.of(str(number), "", answer.outcome)
     return jobs

@@ -11,7 +11,7 @@ import attrs
 
 from treepool.cli import files, instance
 from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json, plain
-from treepool.placement.allocation import Allocation, short_form
+from treepool.placement.allocation import short_form
 from treepool.rfc.shape import format_shape
 from treepool.rfc.windows import WindowEntry
 from treepool.view import explainfacts, windows
@@ -102,7 +102,7 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
     system = (spec.get("attributes") or {}).get("system") or {}
     resources = spec.get("resources") or []
     held = {
-        running.id: Allocation(live.pool.inventory, running.job.parts, 1)
+        running.id: running.job
         for running in live.jobs
         if running.job.parts and live.pool.has_job(running.id) and running.id != jobid
     }
@@ -114,7 +114,6 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
             system.get("constraints"),
             held,
             system.get("treepool"),
-            {running.id: running.job.name for running in live.jobs},
             live.drained,
             live.drains,
         )

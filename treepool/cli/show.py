@@ -82,7 +82,7 @@ def run(arguments: Namespace) -> int:
     jobs: list[Job] = []
     about: list[str] = []
     if taken is not None:
-        jobs, drained = taken.drawn, drained | taken.drained
+        jobs, drained = list(taken.jobs.values()), drained | taken.drained
         about = [f"snapshot of {_date(taken.time)}: {taken.summary}"]
         about += [windows.line(entry, taken.time) for entry in taken.windows]
     refused: list[str] = []

@@ -25,7 +25,7 @@ from treepool.placement.request.vertices import Request
 from treepool.placement.why import decision
 from treepool.placement.why.decision import Decision, Looked
 from treepool.rfc import idset, jobspec
-from treepool.view.model import Drained
+from treepool.view.model import Drained, Job
 from treepool.view.nearest import Nearest, nearest, oracle
 from treepool.view.places import Place, local_slots, shortage, slot_places, smallest, too_little
 from treepool.view.waiting import Waiting, waiting
@@ -127,18 +127,16 @@ def explain(
     shape: str,
     resources: list[Any],
     constraints: Optional[Mapping[str, Any]] = None,
-    jobs: Mapping[int, Allocation] = {},
+    jobs: Mapping[int, Job] = {},
     options: Optional[Mapping[str, Any]] = None,
-    names: Mapping[int, str] = {},
     drained: int = 0,
     drains: Iterable[Drained] = (),
 ) -> Explanation:
     """Why *resources*, written as *shape*, get what they get on *pool* now.
 
     *constraints* are those of RFC 31, *options* are treepool's own. *jobs* are the jobs that run on
-    the pool, by id, and *names* their names for people. The ranks in bitmask *drained*, which are
-    down, are drained, and *drains* says why. Raises InvalidJobspec if the pool does not understand
-    the request.
+    the pool, by id. The ranks in bitmask *drained*, which are down, are drained, and *drains* says
+    why. Raises InvalidJobspec if the pool does not understand the request.
     """
 
     def request_of(some: list[Any]) -> Request:
@@ -157,7 +155,7 @@ def explain(
     told = _Teller(pool, decided.request)
     if decided.selection is None:
         base = told.refused(base, decided, choice.gave_up)
-        return attrs.evolve(base, waits=waiting(pool, request, jobs, names))
+        return attrs.evolve(base, waits=waiting(pool, request, jobs))
     return told.allocated(base, decided)
 
 

@@ -204,7 +204,7 @@ class _Run:
         """Let the windows and the running jobs of *snapshot* be there."""
         self.waited = {job.traced.place: job for job in snapshot.pending}
         self.starts = {traced.name: StartTime(traced.name) for traced in self.jobs}
-        self.windows, names = snapshot.windows_since(self.began), snapshot.names
+        self.windows, known = snapshot.windows_since(self.began), snapshot.jobs
         self.queue.set_windows(self.windows)
         for jobid, end in self.pool.job_end_times():
             job = self.pool.job(jobid)
@@ -213,7 +213,8 @@ class _Run:
             heapq.heappush(self.running, (end or CENTURY, jobid))
             self.tally.hold(allocation)
             if self.watch is not None:
-                name, length = names.get(jobid, OTHER), end or CENTURY
+                name = known[jobid].name if jobid in known else OTHER
+                length = end or CENTURY
                 traced = TraceJob("", name, self.began, length, length, "had this already")
                 self.watch(traced, self.began, allocation)
 

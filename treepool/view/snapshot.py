@@ -47,7 +47,7 @@ from treepool.rfc.findings import Findings, Reader, Readers, plain_json, shown, 
 from treepool.rfc.queues import Queues
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.windows import WindowEntry
-from treepool.view import model
+from treepool.view.model import Job
 from treepool.view.trace import MAX_DURATION, MAX_ID, MAX_JOBS, MAX_TIME, MIN_DURATION, TraceJob
 from treepool.view.words import count
 
@@ -202,21 +202,11 @@ class Snapshot:
         if self.other:
             yield Holder("/other", HELD_BACK, self.other, 0.0)
 
-    def allocations(self, pool: Pool) -> dict[int, Allocation]:
-        """What the running jobs have in *pool*, by their ids there."""
-        inventory = pool.inventory
-        jobs = enumerate(self.running, FIRST_ID)
-        return {jobid: Allocation(inventory, job.parts, 1) for jobid, job in jobs}
-
     @property
-    def names(self) -> dict[int, str]:
-        """What the running jobs are called, by their ids in a pool."""
-        return {jobid: job.job for jobid, job in enumerate(self.running, FIRST_ID)}
-
-    @property
-    def drawn(self) -> list[model.Job]:
-        """The running jobs, as pictures show them."""
-        return [model.Job(job.job, job.name, job.parts) for job in self.running]
+    def jobs(self) -> dict[int, Job]:
+        """The running jobs, as pictures show them, by their ids in a pool."""
+        running = enumerate(self.running, FIRST_ID)
+        return {jobid: Job(job.job, job.name, job.parts) for jobid, job in running}
 
     # -- what the queue had
 

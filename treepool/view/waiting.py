@@ -32,18 +32,16 @@ class Waiting:
 def waiting(
     pool: Pool,
     request: Request,
-    jobs: Mapping[int, Allocation],
-    names: Mapping[int, str],
+    jobs: Mapping[int, Job],
 ) -> Waiting:
     """What *request*, which *pool* cannot serve now, waits for among *jobs*, by id.
 
-    *names* has names of jobs for people, where they differ from the ids.
     If the end of a single job is enough, the result has all such jobs among the first MAX_TRIED.
     Otherwise it has as few as needed of the jobs that came first.
     """
 
     def holders(ids: Iterable[int]) -> Mapping[int, Job]:
-        return {i: Job.of(names.get(i, str(i)), "", jobs[i]) for i in ids}
+        return {i: jobs[i] for i in ids}
 
     ids = list(jobs)
     left = pool.copy()
@@ -70,16 +68,14 @@ def waiting(
     return Waiting(False, holders(reversed(needed)))
 
 
-def _serves_without(
-    pool: Pool, request: Request, jobid: int, jobs: Mapping[int, Allocation]
-) -> bool:
+def _serves_without(pool: Pool, request: Request, jobid: int, jobs: Mapping[int, Job]) -> bool:
     pool.free(jobid)
     served = _serves(pool, request)
     _hold(pool, jobid, jobs[jobid])
     return served
 
 
-def _hold(pool: Pool, jobid: int, job: Allocation) -> None:
+def _hold(pool: Pool, jobid: int, job: Job) -> None:
     """Let *job* hold again what it did; ranks that left the pool did not come back."""
     here = held_on(pool.ranks, job.parts)
     pool.register_alloc(jobid, Allocation(pool.inventory, here, job.nslots))
