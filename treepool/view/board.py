@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Iterable, Optional, Sequence
 
 from treepool.placement.choose.mix import Mix
+from treepool.placement.held import alike
 from treepool.placement.nodes.tree import NodeType
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.pool import Pool
@@ -61,7 +62,8 @@ class Board:
     def start(self, job: int) -> None:
         """Let job number *job* hold its resources, except those that other jobs hold already."""
         for ranks, cores, gpus in self.jobs[job].parts:
-            for look, here in self._by_look(ranks):
+            for number, here in by_look(ranks, self.look_of).items():
+                look = self.looks[number]
                 root = self.cluster.types[look.layout.type].root
                 taken_cores, taken_gpus = _taken(look.layout.held)
                 mine = job, cores & root.cores & ~taken_cores, gpus & root.gpus & ~taken_gpus
@@ -71,17 +73,10 @@ class Board:
     def end(self, job: int) -> None:
         """Let job number *job* give back all that it holds."""
         for ranks, _, _ in self.jobs[job].parts:
-            for look, here in self._by_look(ranks):
+            for number, here in by_look(ranks, self.look_of).items():
+                look = self.looks[number]
                 if job in look.jobs:
                     self._change(here, look, [h for h in _holdings(look) if h[0] != job])
-
-    def _by_look(self, ranks: Iterable[int]) -> list[tuple[Look, list[int]]]:
-        """The existing ones of *ranks*, grouped by their look."""
-        groups: dict[int, list[int]] = {}
-        for rank in ranks:
-            if rank < len(self.look_of) and self.look_of[rank] >= 0:
-                groups.setdefault(self.look_of[rank], []).append(rank)
-        return [(self.looks[number], here) for number, here in groups.items()]
 
     def _change(self, ranks: list[int], old: Look, holdings: list[Holding]) -> None:
         # By lowest id: nodes divided in the same way share a layout, whichever job came first.
@@ -109,6 +104,15 @@ class Board:
         return look
 
 
+def by_look(ranks: Iterable[int], look_of: Sequence[int]) -> dict[int, list[int]]:
+    """Those of *ranks* that exist, by the number of their look; *look_of* has it of each rank."""
+    groups: dict[int, list[int]] = {}
+    for rank in ranks:
+        if rank < len(look_of) and look_of[rank] >= 0:
+            groups.setdefault(look_of[rank], []).append(rank)
+    return groups
+
+
 def others(pool: Pool, jobs: Iterable[Job]) -> Optional[Job]:
     """A job that stands for what is allocated in *pool* but held by none of *jobs*, or None."""
     left = {
@@ -122,12 +126,8 @@ def others(pool: Pool, jobs: Iterable[Job]) -> Optional[Job]:
                 if rank in left:
                     had = left[rank]
                     left[rank] = had[0] & ~cores, had[1] & ~gpus
-    groups: dict[tuple[int, int], list[int]] = {}
-    for rank, ids in left.items():
-        if any(ids):
-            groups.setdefault(ids, []).append(rank)
-    parts = tuple((tuple(sorted(ranks)), *ids) for ids, ranks in groups.items())
-    return Job(OTHER, "held by no job shown here", parts) if parts else None
+    parts = alike({rank: ids for rank, ids in left.items() if any(ids)})
+    return Job(OTHER, "held by no job shown here", tuple(parts)) if parts else None
 
 
 def _holdings(look: Look) -> list[Holding]:

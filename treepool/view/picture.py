@@ -12,7 +12,7 @@ import attrs
 
 from treepool.placement.pool import Pool
 from treepool.view import palette
-from treepool.view.board import Board, others
+from treepool.view.board import Board, by_look, others
 from treepool.view.model import Cluster, Job, Layout, Look, Totals
 from treepool.view.palette import Mark
 
@@ -65,11 +65,8 @@ class Picture:
         return [rank for rank in ranks if rank < len(look_of) and look_of[rank] >= 0]
 
     def by_look(self, ranks: Iterable[int]) -> dict[int, list[int]]:
-        """Ranks of the cluster by the number of their look."""
-        found: dict[int, list[int]] = {}
-        for rank in ranks:
-            found.setdefault(self.look_of[rank], []).append(rank)
-        return found
+        """Those of *ranks* that the cluster has, by the number of their look."""
+        return by_look(ranks, self.look_of)
 
     @property
     def busiest(self) -> int:
@@ -101,7 +98,7 @@ class Picture:
         board = Board(Cluster.of(pool, drained), everyone, pool.situation.policy.mix)
         if other:
             board.start(len(known))
-        steps = [Step("before the first job", board.totals, _all(board))]
+        steps = [Step("before the first job", board.totals, _moves(board, board.cluster.ranks))]
         size = max(1, -(-len(changes) // MAX_STEPS))
         steps += [_step(board, changes[i : i + size]) for i in range(0, len(changes), size)]
         looks = [(look.jobs, look.layout.touching) for look in board.looks]
@@ -130,21 +127,13 @@ def _step(board: Board, changes: Sequence[Change]) -> Step:
             board.end(job)
         for job in change.started:
             board.start(job)
-    after = {rank: board.look_of[rank] for rank in sorted(before)}
-    moved = {rank: look for rank, look in after.items() if look != before[rank]}
+    moved = [rank for rank in sorted(before) if board.look_of[rank] != before[rank]]
     label = changes[-1].label
     if len(changes) > 1:
         label += f", and {len(changes) - 1:,} before it"
-    return Step(label, board.totals, _grouped(moved.items()))
+    return Step(label, board.totals, _moves(board, moved))
 
 
-def _all(board: Board) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    return _grouped((rank, look) for rank, look in enumerate(board.look_of) if look >= 0)
-
-
-def _grouped(looks: Iterable[tuple[int, int]]) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """The ranks of each look, from (rank, look)."""
-    groups: dict[int, list[int]] = {}
-    for rank, look in looks:
-        groups.setdefault(look, []).append(rank)
-    return tuple((look, tuple(ranks)) for look, ranks in groups.items())
+def _moves(board: Board, ranks: Iterable[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """The *ranks* by the look that they have now."""
+    return tuple((look, tuple(there)) for look, there in by_look(ranks, board.look_of).items())

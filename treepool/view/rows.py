@@ -65,14 +65,17 @@ def rows(
     """
     wanted = picture.cluster.ranks if only is None else tuple(picture.known(sorted(set(only))))
     if only is not None and unfolded:
-        one_each = (_row(picture, picture.look_of[rank], (rank,)) for rank in wanted[:MOST_BOXES])
+        one_each = [_row(picture, {picture.look_of[rank]: [rank]}) for rank in wanted[:MOST_BOXES]]
         left = max(0, len(wanted) - MOST_BOXES)
         return Rows(tuple(one_each), left, left, wanted, unfolded=True)
     looks = picture.by_look(wanted)
     if len(looks) <= most:
-        found = [_row(picture, look, tuple(ranks)) for look, ranks in looks.items()]
+        found = [_row(picture, {look: ranks}) for look, ranks in looks.items()]
     else:
-        found = _alike(picture, looks)
+        of_layout: dict[Layout, dict[int, list[int]]] = {}
+        for look, ranks in looks.items():
+            of_layout.setdefault(picture.looks[look].layout, {})[look] = ranks
+        found = [_row(picture, members) for members in of_layout.values()]
         found.sort(key=lambda row: (-len(row.ranks), row.ranks))
     kept = found[:most]
     nodes = len(wanted) - sum(len(row.ranks) for row in kept)
@@ -102,29 +105,11 @@ def hosts(picture: Picture, ranks: Iterable[int]) -> str:
     return hostlist.encode([picture.cluster.hosts[rank] for rank in ranks])
 
 
-def _row(picture: Picture, look: int, ranks: tuple[int, ...]) -> Row:
-    found = picture.looks[look]
-    return Row(found.layout, ranks, tuple((job,) for job in found.jobs))
-
-
-def _alike(picture: Picture, looks: dict[int, list[int]]) -> list[Row]:
-    """One row for each layout."""
-    groups: dict[Layout, list[int]] = {}
-    for look in looks:
-        groups.setdefault(picture.looks[look].layout, []).append(look)
-    return [
-        Row(
-            layout,
-            tuple(sorted(rank for look in members for rank in looks[look])),
-            _holders(picture, layout, members),
-        )
-        for layout, members in groups.items()
-    ]
-
-
-def _holders(picture: Picture, layout: Layout, looks: list[int]) -> tuple[tuple[int, ...], ...]:
-    found: list[dict[int, Optional[int]]] = [{} for _ in layout.held]
-    for look in looks:
-        for holder, job in zip(found, picture.looks[look].jobs):
-            holder[job] = None
-    return tuple(tuple(sorted(holder)) for holder in found)
+def _row(picture: Picture, looks: dict[int, list[int]]) -> Row:
+    """The row of nodes by their *looks*, which have one layout."""
+    holders = zip(*(picture.looks[look].jobs for look in looks))
+    return Row(
+        picture.looks[next(iter(looks))].layout,
+        tuple(sorted(rank for ranks in looks.values() for rank in ranks)),
+        tuple(tuple(sorted(set(jobs))) for jobs in holders),
+    )
