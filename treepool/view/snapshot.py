@@ -41,14 +41,13 @@ from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import CENTURY, FIFO, POLICIES, Rule
 from treepool.placement.plan.windows import Owner, Window
 from treepool.placement.pool import Pool
-from treepool.placement.request import job_options
-from treepool.rfc import constraint, idset, windows
+from treepool.rfc import idset, windows
 from treepool.rfc.findings import Findings, Reader, Readers, plain_json, shown, shown_ids
 from treepool.rfc.queues import Queues
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.windows import WindowEntry
 from treepool.view.model import Job
-from treepool.view.trace import MAX_DURATION, MAX_ID, MAX_JOBS, MAX_TIME, MIN_DURATION, TraceJob
+from treepool.view.trace import MAX_ID, MAX_JOBS, MAX_PRIORITY, MAX_TIME, TraceJob, asked
 from treepool.view.words import count
 
 #: The version of the form.
@@ -60,8 +59,8 @@ FIRST_ID = 1 << 32
 #: Most ranks of all parts together; a rank counts for each job that has something there.
 MAX_HELD = 1 << 20
 
-#: Largest priority of a job, and largest depth of a queue.
-_MAX_PRIORITY, _MAX_DEPTH = (1 << 32) - 1, 999_999_999
+#: Largest depth of a queue.
+_MAX_DEPTH = 999_999_999
 
 #: Seconds after which a job ends that is over its limit.
 _SOON = 1e-3
@@ -415,20 +414,11 @@ class _Reader:
     def pending(self, value: object, at: str) -> Optional[Pending]:
         """A job that waits."""
         findings, known = self.findings, len(self.findings)
-
-        def asked(value: object, at: str) -> object:
-            constraint.read_into(findings, value, at)
-            return value
-
         readers: Readers = {
             **self.of_any,
             "queue": self.word,
-            "priority": lambda v, at: findings.integer(v, at, 0, _MAX_PRIORITY),
-            "submit": self.time,
-            "shape": findings.string,
-            "limit": lambda v, at: findings.number(v, at, MIN_DURATION, MAX_DURATION),
-            "constraint": asked,
-            "options": lambda v, at: job_options.read_into(findings, v, at),
+            "priority": lambda v, at: findings.integer(v, at, 0, MAX_PRIORITY),
+            **asked(findings),
         }
         required = ("job", "user", "priority", "submit", "shape")
         found = findings.members(value, at, readers, required, closed=True)

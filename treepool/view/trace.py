@@ -34,7 +34,7 @@ from treepool.placement.request import job_options
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint as rfc31
 from treepool.rfc import document
-from treepool.rfc.findings import Findings, Reader, Readers, integer, shown
+from treepool.rfc.findings import Findings, Readers, integer, shown
 from treepool.view import words
 
 #: Most jobs of a trace.
@@ -176,11 +176,24 @@ def write(jobs: Iterable[TraceJob]) -> Iterator[str]:
     return (json.dumps(job.to_dict()) for job in jobs)
 
 
+def asked(findings: Findings) -> Readers:
+    """Readers of what a trace and a snapshot tell of a job in the same form."""
+
+    def constraint(value: object, at: str) -> object:
+        rfc31.read_into(findings, value, at)
+        return value
+
+    return {
+        "submit": lambda v, at: findings.number(v, at, 0, MAX_TIME),
+        "shape": findings.string,
+        "limit": lambda v, at: findings.number(v, at, MIN_DURATION, MAX_DURATION),
+        "constraint": constraint,
+        "options": lambda v, at: job_options.read_into(findings, v, at),
+    }
+
+
 def _job(place: str, value: object) -> Union[TraceJob, str]:
     findings = Findings()
-
-    def number(least: float, most: float) -> Reader[float]:
-        return lambda value, at: findings.number(value, at, least, most)
 
     def name(value: object, at: str) -> str:
         if not integer(value) and not (isinstance(value, str) and len(value) <= MAX_ID):
@@ -193,19 +206,11 @@ def _job(place: str, value: object) -> Union[TraceJob, str]:
             findings.note(at, f"has more than {MAX_ID} characters")
         return text
 
-    def constraint(value: object, at: str) -> object:
-        rfc31.read_into(findings, value, at)
-        return value
-
     readers: Readers = {
-        "submit": number(0, MAX_TIME),
-        "duration": number(0, MAX_DURATION),
-        "shape": findings.string,
-        "limit": number(MIN_DURATION, MAX_DURATION),
+        **asked(findings),
+        "duration": lambda v, at: findings.number(v, at, 0, MAX_DURATION),
         "id": name,
-        "constraint": constraint,
         "locality": lambda v, at: findings.one_of(v, at, LOCALITIES),
-        "options": lambda v, at: job_options.read_into(findings, v, at),
         "queue": short,
         "priority": lambda v, at: findings.integer(v, at, 0, MAX_PRIORITY),
         "account": short,
@@ -215,17 +220,5 @@ def _job(place: str, value: object) -> Union[TraceJob, str]:
         raise InvalidTrace(f"{place}: {problem}")
     if found["duration"] < MIN_DURATION:
         return NOT_RUN
-    return TraceJob(
-        place=place,
-        name=found.get("id", place[len("line ") :]),
-        submit=found["submit"],
-        duration=found["duration"],
-        limit=found.get("limit", found["duration"]),
-        shape=found["shape"],
-        constraint=found.get("constraint"),
-        locality=found.get("locality"),
-        options=found.get("options", {}),
-        queue=found.get("queue", ""),
-        priority=found.get("priority", 0),
-        account=found.get("account", ""),
-    )
+    found.setdefault("limit", found["duration"])
+    return TraceJob(place, found.pop("id", place[len("line ") :]), **found)
