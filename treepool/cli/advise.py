@@ -87,8 +87,7 @@ def run(arguments: Namespace) -> int:
         return _print_mix(arguments)
     if len(arguments.shape) > MAX_SHAPES:
         raise Stop(f"argument --shape: more than {MAX_SHAPES} shapes", USAGE)
-    named = (word[1:] for word in arguments.mix if word.startswith("@"))
-    files.check_stdin(arguments.R_file, arguments.snapshot, *named)
+    cluster.check_stdin(arguments, arguments.mix)
     pool = Pool(cluster.resource_set(arguments))
     pool.set_expiration(0.0)  # what fills a node is the same at all times
     _check(pool, "--shape", arguments.shape)
@@ -112,7 +111,10 @@ def _print_mix(arguments: Namespace) -> int:
         raise Stop("argument --mix-from: not with --shape, --mix or --json", USAGE)
     files.check_stdin(arguments.R_file, arguments.snapshot, name)
     if name == INSTANCE:
-        pool, past = instance.history()
+        with instance.asking():
+            from treepool.flux import live
+
+            pool, past = live.history()
         counts, unread = past.counts, past.unread
         if arguments.R_file or arguments.snapshot or arguments.cluster != "a":
             pool = Pool(cluster.resource_set(arguments))
@@ -162,8 +164,7 @@ def _kinds_in(name: str) -> list[Kind]:
     if text.lstrip().startswith("{"):
         with files.naming(name):
             return [Kind(job.shape) for job in trace.read(text).jobs]
-    lines = (line.strip() for line in text.splitlines())
-    found = [read_kind(line) for line in lines if line and not line.startswith("#")]
+    found = [read_kind(line) for line in files.content_lines(text)]
     if not found:
         raise Stop(f"argument --mix: {files.shown(name)}: has no job")
     return found

@@ -45,8 +45,7 @@ def table(answers: Sequence[Answer], width: int) -> Iterator[str]:
 
 def _rows(allocation: Allocation) -> Iterator[list[str]]:
     """A row for each entry of R_lite: hosts, ranks, cores, GPUs; the first row has the slots."""
-    hosts = hostlist.decode(",".join(allocation.to_dict()["execution"]["nodelist"]))
-    names = dict(zip(allocation.ranks, hosts))
+    names = dict(zip(allocation.ranks, allocation.hosts))
     for i, (ranks, cores, gpus) in enumerate(allocation.parts):
         yield [
             printable(hostlist.encode([names[rank] for rank in ranks])),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Action, ArgumentError, ArgumentTypeError
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
 
 from treepool.cli import files
 from treepool.cli.answers import Answer, allocate_shape
@@ -195,9 +195,9 @@ def ranks(pool: Pool, option: str, text: Optional[str]) -> int:
     return ids
 
 
-def check_stdin(arguments: Any) -> None:
-    """Raise Stop if both the cluster and a file of ``--jobs`` are stdin."""
-    named = (word[1:] for word in arguments.jobs if word.startswith("@"))
+def check_stdin(arguments: Any, words: Sequence[str]) -> None:
+    """Raise Stop if both the cluster and an @FILE in *words* are stdin."""
+    named = (word[1:] for word in words if word.startswith("@"))
     files.check_stdin(arguments.R_file, arguments.snapshot, *named)
 
 
@@ -215,9 +215,7 @@ def run_jobs(pool: Pool, words: list[str]) -> Iterator[tuple[int, Answer]]:
 
 def _shapes(words: list[str]) -> Iterator[str]:
     for word in words:
-        if not word.startswith("@"):
+        if word.startswith("@"):
+            yield from files.content_lines(files.read_text(word[1:]))
+        else:
             yield word
-            continue
-        for line in files.read_text(word[1:]).splitlines():
-            if line.strip() and not line.lstrip().startswith("#"):
-                yield line.strip()

@@ -81,7 +81,7 @@ def run(arguments: Namespace) -> int:
         return explainlive.explain_job(arguments)
     if arguments.shape is None:
         raise Stop("a SHAPE or --job ID is needed (see treepool explain --help)", USAGE)
-    cluster.check_stdin(arguments)
+    cluster.check_stdin(arguments, arguments.jobs)
     constraints = cluster.constraints(arguments.constraint)
     try:
         resources = parse_shape(arguments.shape)
@@ -110,7 +110,7 @@ def _explain_job(arguments: Namespace) -> int:
     told = arguments.shape, arguments.constraint, arguments.queue, arguments.duration
     if told != (None, None, None, None):
         raise Stop("--job: the snapshot tells the shape, constraint, queue and duration", USAGE)
-    cluster.check_stdin(arguments)
+    cluster.check_stdin(arguments, arguments.jobs)
     taken = cluster.snapshot(arguments)
     assert taken is not None
     name, path = arguments.job, files.shown(arguments.snapshot)

@@ -1,4 +1,4 @@
-"""Files named on the command line; "-" is stdin.
+"""Files named on the command line; "-" is stdin or stdout.
 
 A file that cannot be read is a usage error (exit status 2), because the question was never asked.
 A file that can be read but is invalid is an answer (exit status 1).
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Iterator, Optional
 
-from treepool.cli.screen import NO, USAGE, Stop
+from treepool.cli.screen import NO, USAGE, Stop, out
 from treepool.errors import InvalidInput
 from treepool.rfc import document
 from treepool.rfc.rset import ResourceSet
@@ -105,19 +105,34 @@ def read_resource_set(path: str) -> ResourceSet:
         return ResourceSet.read(R)
 
 
+def content_lines(text: str) -> list[str]:
+    """The lines of *text* without the blanks around them, blank lines, and comments after #."""
+    lines = map(str.strip, text.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 @contextmanager
-def writing(name: object) -> Iterator[None]:
-    """Raise Stop, which names the file *name*, if the block cannot write it."""
+def using(name: object, how: str) -> Iterator[None]:
+    """Raise Stop, which names the file *name*, if the block cannot have it "read" or "written"."""
     try:
         yield
     except (OSError, ValueError) as e:  # ValueError: a path with a null character
         reason = getattr(e, "strerror", None) or e
-        raise Stop(f"{name}: cannot be written: {reason}", USAGE) from None
+        raise Stop(f"{name}: cannot be {how}: {reason}", USAGE) from None
+
+
+def write_text(path: str, text: str) -> None:
+    """Write *text* to a file, "-" for stdout; raises Stop if it cannot be written."""
+    if path == "-":
+        out(text.rstrip("\n"))
+        return
+    with using(shown(path), "written"):
+        Path(path).write_text(text, encoding="utf-8")
 
 
 def check_writable(option: str, path: Path) -> None:
     """Raise Stop early, not after minutes, if *path*, given by *option*, cannot be written."""
-    with writing(f"argument {option}: {path}"):
+    with using(f"argument {option}: {path}", "written"):
         path.open("ab").close()
 
 
@@ -126,14 +141,11 @@ def read_bytes(path: str, most: int) -> bytes:
 
     A file such as /dev/zero has no end.
     """
-    try:
+    with using(shown(path), "read"):
         if path == "-":
             return stdin().read(most + 1)
         with open(path, "rb") as file:  # Path("") would be the current folder
             return file.read(most + 1)
-    except (OSError, ValueError) as e:  # ValueError: a path with a null character
-        reason = getattr(e, "strerror", None) or e
-        raise Stop(f"{shown(path)}: cannot be read: {reason}", USAGE) from None
 
 
 def stdin() -> IO[bytes]:

@@ -93,10 +93,8 @@ def _limited(data: bytes, name: str) -> bytes:
 
 
 def _folder(path: Path) -> Iterator[Description]:
-    try:
+    with files.using(path, "read"):
         found = [p for p in path.iterdir() if p.suffix == ".xml" and p.is_file()]
-    except OSError as e:
-        raise Stop(f"{path}: cannot be read: {e.strerror or e}", USAGE) from None
     _check_number(len(found), str(path))
     for file in sorted(found, key=lambda p: natural(p.stem)):
         yield Description(str(file), _bytes(str(file)), hosts=(file.stem,))

@@ -12,8 +12,6 @@ from treepool.errors import InvalidR
 
 if TYPE_CHECKING:
     from treepool.flux.live import Live
-    from treepool.flux.pastjobs import PastJobs
-    from treepool.placement.pool import Pool
 
 #: Errors of a request that was answered. With all others, nobody is there to answer.
 _ANSWERED = (errno.EINVAL, errno.EPERM, errno.ENOENT)
@@ -50,14 +48,6 @@ def look(waiting: bool = False) -> Live:
         from treepool.flux import live
 
         return live.Live.now(waiting)
-
-
-def history() -> tuple[Pool, PastJobs]:
-    """The nodes of the environment's instance, and what its past jobs asked for; raises Stop."""
-    with asking():
-        from treepool.flux import live
-
-        return live.history()
 
 
 def about() -> list[str]:

@@ -296,8 +296,7 @@ def _write_page(path: Path, picture: Picture, outcomes: list[Outcome]) -> None:
     from treepool.view.rows import rows
 
     page = html(picture, rows(picture), Plot.of(outcomes), replayplot.text(outcomes))
-    with files.writing(path):
-        path.write_text(page, encoding="utf-8")
+    files.write_text(str(path), page)
 
 
 def _write(arguments: Namespace, found: list[Replayed]) -> None:
@@ -305,7 +304,7 @@ def _write(arguments: Namespace, found: list[Replayed]) -> None:
     if arguments.svg is not None:
         from treepool.cli import replayplot
 
-        with files.writing(arguments.svg):
+        with files.using(arguments.svg, "written"):
             replayplot.write(outcomes, arguments.svg)
     if arguments.json:
         for one in found:

@@ -31,7 +31,6 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Sequence
 
 from treepool.cli import cluster, files, instance, shownodes
@@ -66,7 +65,7 @@ def define(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    cluster.check_stdin(arguments)
+    cluster.check_stdin(arguments, arguments.jobs)
     if arguments.svg == "-" and arguments.html == "-":
         raise Stop("only one of the pictures can go to stdout", USAGE)
     if arguments.json and (arguments.svg is not None or arguments.html is not None):
@@ -128,11 +127,11 @@ def _write(
     if arguments.svg is not None:
         from treepool.view.svg import svg
 
-        _write_file(arguments.svg, svg(picture, shown))
+        files.write_text(arguments.svg, svg(picture, shown))
     if arguments.html is not None:
         from treepool.view.html import html
 
-        _write_file(arguments.html, html(picture, shown, about=[*head, *about]))
+        files.write_text(arguments.html, html(picture, shown, about=[*head, *about]))
     if arguments.json:
         from treepool.view.facts import facts
 
@@ -146,11 +145,3 @@ def _write(
         draw(lambda width: text(picture, shown, width, ascii_only))
         for line in about:
             out(line)
-
-
-def _write_file(path: str, content: str) -> None:
-    if path == "-":
-        out(content.rstrip("\n"))
-        return
-    with files.writing(path):
-        Path(path).write_text(content, encoding="utf-8")

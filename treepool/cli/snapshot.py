@@ -23,7 +23,6 @@ exit status:
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
 from treepool.cli import files, instance
 from treepool.cli.screen import DONE, complain, out
@@ -42,11 +41,8 @@ def run(arguments: Namespace) -> int:
         from treepool.flux import snapshot
 
         taken = snapshot.now(arguments.names)
-    if arguments.file == "-":
-        out(taken.text.rstrip("\n"))
-    else:
-        with files.writing(files.shown(arguments.file)):
-            Path(arguments.file).write_text(taken.text, encoding="utf-8")
+    files.write_text(arguments.file, taken.text)
+    if arguments.file != "-":
         out(f"{arguments.file}: {taken.summary}")
     if taken.unreadable:
         number = count(taken.unreadable, "job")
