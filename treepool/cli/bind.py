@@ -122,20 +122,17 @@ def _bound(
     place: Here, arguments: Namespace, environment: Mapping[str, str]
 ) -> tuple[Binding, Mapping[str, str], str]:
     """The binding, the variables to set for it, and a note on what stays unchanged."""
-    task, note = place.task, ""
-    amd, uuids = here.is_amd(task, environment), uuids_of(task.machine)
-    if arguments.xml is not None:
-        # The machine may be another one, so the affinity of this process does not apply to it.
-        bound = binding.bind(task, gpu_order=arguments.gpus)
-        return bound, settings(bound.gpus, amd, environment, uuids, task.contained), note
-    affinity, allowed = idset.from_ids(os.sched_getaffinity(0)), here.allowed_pus()
-    try:
-        visible = here.visible(task, environment)
-    except InvalidHardware as e:
-        unchanged = binding.bind(task, affinity, allowed=allowed)
-        return unchanged, {}, f"{e}: GPUs are left as they are"
+    task, affinity, allowed, visible = place.task, 0, 0, None
+    if arguments.xml is None:  # otherwise the affinity of this process is that of another machine
+        affinity, allowed = idset.from_ids(os.sched_getaffinity(0)), here.allowed_pus()
+        try:
+            visible = here.visible(task, environment)
+        except InvalidHardware as e:
+            unchanged = binding.bind(task, affinity, allowed=allowed)
+            return unchanged, {}, f"{e}: GPUs are left as they are"
     bound = binding.bind(task, affinity, visible, arguments.gpus, allowed)
-    return bound, settings(bound.gpus, amd, environment, uuids, task.contained), note
+    amd, uuids = here.is_amd(task, environment), uuids_of(task.machine)
+    return bound, settings(bound.gpus, amd, environment, uuids, task.contained), ""
 
 
 def _variables(text: str) -> list[str]:

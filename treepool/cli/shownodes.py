@@ -8,7 +8,7 @@ from typing import Any, Optional
 from treepool.cli import cluster, files
 from treepool.cli.screen import USAGE, Stop
 from treepool.placement.pool import Pool
-from treepool.rfc import hostlist, idset
+from treepool.rfc import idset, windows
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
 from treepool.view.model import STATES
@@ -61,20 +61,15 @@ def chosen(arguments: Namespace, picture: Picture, named: Optional[int]) -> Rows
 
 def _hosts(pool: Pool, text: str) -> int:
     """The ranks (bitmask) of the hosts in hostlist *text*; raises Stop."""
-    inventory = pool.inventory
-    ranks: dict[str, int] = {}
-    for rank in idset.iterate(inventory.ranks):
-        host = inventory.hosts[rank]
-        ranks[host] = ranks.get(host, 0) | 1 << rank
+    R = pool.inventory.resource_set
     with files.naming("argument --host", USAGE):
-        names = hostlist.decode(text)
-    unknown = [name for name in names if name not in ranks]
-    if unknown or not names:
+        ranks, unknown = windows.ranks_of(text, R)
+    if unknown or not ranks:
         name = unknown[0] if unknown else text
         more = f", and {len(unknown) - 1:,} more are not" if len(unknown) > 1 else ""
-        hint = did_you_mean(name, list(ranks))
+        hint = did_you_mean(name, R.hosts)
         raise Stop(f"argument --host: {shown(name)} is no host of the cluster{hint}{more}", USAGE)
-    return idset.union(ranks[name] for name in names)
+    return ranks
 
 
 def _domain(pool: Pool, text: str) -> int:
