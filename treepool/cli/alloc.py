@@ -85,12 +85,22 @@ def run(arguments: Namespace) -> int:
     constraints = cluster.constraints(arguments.constraint)
     options = _options(arguments.option)
     jobspecs = [(files.shown(path), _jobspec(path)) for path in arguments.jobspec]
-    answers = _answers(cluster.pool(arguments), arguments.words, constraints, options, jobspecs)
-    if arguments.json:
-        return _print_json(answers)
+    found: list[Answer] = []
+    for answer in _answers(
+        cluster.pool(arguments), arguments.words, constraints, options, jobspecs
+    ):
+        found.append(answer)
+        if arguments.json:
+            out_json({"shape": answer.shape, **answer.facts})
+        elif arguments.full_R and answer.refused:
+            complain("treepool alloc", answer.refused)
     if arguments.full_R:
-        return _print_R(answers)
-    return _print_table(answers)
+        given = [one.outcome for one in found if isinstance(one.outcome, Allocation)]
+        for last in given[-1:]:
+            out(json.dumps(last.to_dict()))
+    elif not arguments.json:
+        _print_table(found)
+    return NO if any(answer.refused for answer in found) else DONE
 
 
 def _jobspec(path: str) -> Any:
@@ -135,37 +145,11 @@ def _answers(
             yield allocate_jobspec(pool, jobid, spec, name)
 
 
-def _print_json(answers: Iterator[Answer]) -> int:
-    status = DONE
-    for answer in answers:
-        out_json({"shape": answer.shape, **answer.facts})
-        if isinstance(answer.outcome, Refusal):
-            status = NO
-    return status
-
-
-def _print_R(answers: Iterator[Answer]) -> int:
-    status = DONE
-    last: Optional[Allocation] = None
-    for answer in answers:
-        if isinstance(answer.outcome, Refusal):
-            complain("treepool alloc", answer.refused)
-            status = NO
-        else:
-            last = answer.outcome
-    if last is not None:
-        out(json.dumps(last.to_dict()))
-    return status
-
-
-def _print_table(answers: Iterator[Answer]) -> int:
+def _print_table(found: list[Answer]) -> None:
     from treepool.cli.alloctable import table
 
-    found = list(answers)
     out("\n".join(table(found, width())))
-    refused = {n: a.outcome for n, a in enumerate(found, 1) if isinstance(a.outcome, Refusal)}
-    for number, refusal in refused.items():
-        if refusal.caret:
-            shape, caret = refusal.caret.split("\n")
+    for number, answer in enumerate(found, 1):
+        if isinstance(answer.outcome, Refusal) and answer.outcome.caret:
+            shape, caret = answer.outcome.caret.split("\n")
             out(f"\n{number}: {shape}\n{' ' * len(f'{number}: ')}{caret}")
-    return NO if refused else DONE
