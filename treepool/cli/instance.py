@@ -50,14 +50,6 @@ def look(waiting: bool = False) -> Live:
         return live.Live.now(waiting)
 
 
-def about() -> list[str]:
-    """What to say of the environment's instance above a picture of it; raises Stop."""
-    with asking():
-        from treepool.flux import live
-
-        return live.about()
-
-
 def read(option: str, text: str, reader: Callable[[str], float], such: str) -> float:
     """The number that *reader* reads in the *text* of *option*, *such* as that; raises Stop."""
     try:

@@ -106,7 +106,12 @@ def _show_instance(arguments: Namespace) -> int:
     live = instance.look()
     named = shownodes.check(arguments, live.pool)
     picture = live.picture
-    head = instance.about() if arguments.html is not None else []
+    head: list[str] = []
+    if arguments.html is not None:
+        with instance.asking():
+            from treepool.flux.live import about as about_instance
+
+            head = about_instance()
     about = [windows.line(entry, time.time()) for entry in live.windows]
     _write(arguments, picture, shownodes.chosen(arguments, picture, named), about, head)
     return DONE
