@@ -10,11 +10,8 @@ from treepool.placement.nodes.tree import NODE
 from treepool.rfc import hostlist, idset
 from treepool.view.advise import Advice, Filled, Level
 from treepool.view.table import GAP, lines
-from treepool.view.textboxes import Lines, cut_words, wrapped
+from treepool.view.textboxes import NARROWEST, Lines, cut_words, wrapped
 from treepool.view.words import count, listed, plain, size
-
-#: Smallest width supported, in columns.
-NARROWEST = 40
 
 _Row = Sequence[str]
 

@@ -17,11 +17,8 @@ from treepool.placement.nodes.tree import NODE
 from treepool.rfc import hostlist, idset
 from treepool.view.explain import ALLOCATED, INFEASIBLE, Explanation, Nodes, Taken
 from treepool.view.places import Place
-from treepool.view.textboxes import Lines, wrapped
+from treepool.view.textboxes import NARROWEST, Lines, wrapped
 from treepool.view.words import count, listed, plain
-
-#: Smallest width supported, in columns.
-NARROWEST = 40
 
 #: Most slots of a node, nodes of an allocation and jobs waited for that are listed one by one.
 MAX_SLOTS, MAX_TAKEN, MAX_JOBS = 8, 12, 12

@@ -38,14 +38,13 @@ class Row:
 
 @attrs.frozen
 class Rows:
-    """The rows to show, how many more there are, and how many nodes those have.
+    """The rows to show, and how many nodes have none.
 
     ``only`` are the ranks that the user asked for, None for all. ``unfolded`` says that each of
     them has a row of its own.
     """
 
     shown: tuple[Row, ...]
-    left_out: int = 0
     nodes_left_out: int = 0
     only: Optional[tuple[int, ...]] = None
     unfolded: bool = False
@@ -66,8 +65,7 @@ def rows(
     wanted = picture.cluster.ranks if only is None else tuple(picture.known(sorted(set(only))))
     if only is not None and unfolded:
         one_each = [_row(picture, {picture.look_of[rank]: [rank]}) for rank in wanted[:MOST_BOXES]]
-        left = max(0, len(wanted) - MOST_BOXES)
-        return Rows(tuple(one_each), left, left, wanted, unfolded=True)
+        return Rows(tuple(one_each), len(wanted) - len(one_each), wanted, unfolded=True)
     looks = picture.by_look(wanted)
     if len(looks) <= most:
         found = [_row(picture, {look: ranks}) for look, ranks in looks.items()]
@@ -79,7 +77,7 @@ def rows(
         found.sort(key=lambda row: (-len(row.ranks), row.ranks))
     kept = found[:most]
     nodes = len(wanted) - sum(len(row.ranks) for row in kept)
-    return Rows(tuple(kept), len(found) - len(kept), nodes, None if only is None else wanted)
+    return Rows(tuple(kept), nodes, None if only is None else wanted)
 
 
 def marks(picture: Picture, row: Row) -> list[Mark]:

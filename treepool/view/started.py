@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable
 import attrs
 
 from treepool.placement.allocation import Allocation
-from treepool.rfc import idset
+from treepool.view.model import Job
 from treepool.view.tally import Waits
 from treepool.view.trace import TraceJob
 
@@ -25,9 +25,8 @@ class Started:
     @classmethod
     def of(cls, job: TraceJob, start: float, allocation: Allocation) -> Started:
         """*job*, which started with *allocation*."""
-        cores = sum(len(ranks) * idset.size(mask) for ranks, mask, _ in allocation.parts)
-        gpus = sum(len(ranks) * idset.size(mask) for ranks, _, mask in allocation.parts)
-        return cls(job, start, len(allocation.ranks), cores, gpus)
+        held = Job.of(job.name, job.shape, allocation)
+        return cls(job, start, len(held.ranks), held.ncores, held.ngpus)
 
     def to_dict(self) -> dict[str, Any]:
         """The job as a JSON object; times are those of the trace."""

@@ -15,12 +15,12 @@ from treepool.view.model import Amount
 from treepool.view.palette import AWAY, FREE
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, hosts, jobs_of
-from treepool.view.textboxes import Lines, columns, cut, cut_words, side_by_side, wrapped
+from treepool.view.textboxes import NARROWEST, Lines, columns, cut, cut_words, side_by_side, wrapped
 from treepool.view.textmap import TextMap
 from treepool.view.textnode import STATE_STYLES, NodeBoxes, mark_style, uniform
 
-#: Smallest width supported, and smallest width of a node's box when boxes stand side by side.
-NARROWEST, NODE_WIDTH = 40, 76
+#: Smallest width of a node's box when boxes stand side by side.
+NODE_WIDTH = 76
 
 #: Most kinds of node, jobs and properties listed, and lines about the links of a kind of node.
 MOST_TYPES, MOST_JOBS, MOST_PROPERTIES, MOST_LINKS = 12, 20, 12, 6
@@ -174,7 +174,7 @@ def _nodes(boxes: NodeBoxes, rows: Rows, width: int) -> Lines:
     if rows.only is not None and not rows.only:
         lines.append(Text("no node is like that"))
     lines += side_by_side(blocks, across, each)
-    if rows.left_out:
+    if rows.nodes_left_out:
         more = f"and {words.count(rows.nodes_left_out, 'more node')} that differ"
         lines.append(Text(f"{more}: see --host, --job and --state", "dim"))
     return lines

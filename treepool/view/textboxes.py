@@ -11,6 +11,9 @@ from typing import Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+#: Smallest width supported, in columns.
+NARROWEST = 40
+
 #: Blanks between blocks side by side.
 GAP = 2
 
