@@ -152,31 +152,28 @@ class _Reader:
         self.findings.members(value, at, dict.fromkeys(CHECKS, lambda v, at: v), closed=True)
 
     def expectation(self, value: object, at: str) -> None:
-        if isinstance(value, dict) and "error" in value:
-            kinds = ("invalid", "infeasible", "insufficient")
-            readers: Readers = {
+        """Check what is expected: an error, one of several, a property, or an R_lite."""
+        kinds = ("invalid", "infeasible", "insufficient")
+        forms: dict[str, Readers] = {
+            "error": {
                 "error": lambda v, at: self.findings.one_of(v, at, kinds),
                 "message": self.text,
-            }
-            self.findings.members(value, at, readers, closed=True)
-            return
-        if isinstance(value, dict) and "any_of" in value:
-            several: Readers = {
+            },
+            "any_of": {
                 "any_of": lambda v, at: self.findings.items(v, at, self.expectation, least=1)
-            }
-            self.findings.members(value, at, several, closed=True)
-            return
-        if isinstance(value, dict) and "slots" in value:
-            self.findings.members(value, at, {"slots": self.slots}, closed=True)
-            return
-        readers = {
-            "R_lite": lambda v, at: self.findings.items(v, at, self.entry, least=1),
-            "nslots": lambda v, at: self.findings.integer(v, at, least=1),
-            "nodelist": lambda v, at: self.findings.items(v, at, self.text, least=1),
-            "key": lambda v, at: self.findings.items(v, at, lambda v, at: v),
-            "subinstance": lambda v, at: self.findings.items(v, at, self.entry, least=1),
+            },
+            "slots": {"slots": self.slots},
+            "R_lite": {
+                "R_lite": lambda v, at: self.findings.items(v, at, self.entry, least=1),
+                "nslots": lambda v, at: self.findings.integer(v, at, least=1),
+                "nodelist": lambda v, at: self.findings.items(v, at, self.text, least=1),
+                "key": lambda v, at: self.findings.items(v, at, lambda v, at: v),
+                "subinstance": lambda v, at: self.findings.items(v, at, self.entry, least=1),
+            },
         }
-        self.findings.members(value, at, readers, required=("R_lite",), closed=True)
+        given = value if isinstance(value, dict) else {}
+        form = next((name for name in forms if name in given), "R_lite")
+        self.findings.members(value, at, forms[form], required=(form,), closed=True)
 
     def slots(self, value: object, at: str) -> None:
         """Check a property: so many slots, each in one domain of a locality."""
