@@ -90,6 +90,18 @@ def row_areas(picture: Picture) -> Area:
     return _around("", "", found)
 
 
+def maps(picture: Picture) -> Iterator[Area]:
+    """The whole of *picture* for a map: with fewer and fewer levels of domains, then as rows.
+
+    There is none of a small cluster without domains.
+    """
+    whole = areas(picture)
+    if whole is not None:
+        yield from map(whole.cut, range(whole.depth, 0, -1))
+    if whole is not None or picture.totals.nodes > FEW_NODES:
+        yield row_areas(picture)
+
+
 def _around(locality: str, name: str, inside: Sequence[Area]) -> Area:
     totals = NOTHING
     for area in inside:

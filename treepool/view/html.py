@@ -18,7 +18,7 @@ from typing import Any, Iterable, Optional, Sequence
 
 from treepool.rfc import idset
 from treepool.view import words
-from treepool.view.areas import FEW_NODES, Area, areas, row_areas
+from treepool.view.areas import Area, maps
 from treepool.view.cells import MAX_CELLS, Block, block
 from treepool.view.model import OTHER, STATES, Job, Totals
 from treepool.view.palette import COLOURS, GREYS, SEVERAL
@@ -139,15 +139,8 @@ def _data(picture: Picture, rows: Rows, plot: Optional[Plot]) -> dict[str, Any]:
 
 def _map(picture: Picture) -> Optional[list[Any]]:
     """The areas of the map; domains deep down are left out if they are too many."""
-    whole = areas(picture)
-    for depth in range(whole.depth if whole is not None else 0, 0, -1):
-        assert whole is not None
-        root = whole.cut(depth)
-        if sum(1 for _ in root.walk()) <= MAX_AREAS:
-            return _mapped(root)
-    if whole is None and picture.totals.nodes <= FEW_NODES:
-        return None
-    return _mapped(row_areas(picture))
+    fitting = (root for root in maps(picture) if sum(1 for _ in root.walk()) <= MAX_AREAS)
+    return next(map(_mapped, fitting), None)
 
 
 def _mapped(area: Area) -> list[Any]:
@@ -172,8 +165,7 @@ def _type(picture: Picture, place: int) -> dict[str, Any]:
     return {
         "nodes": len(ranks),
         "hosts": words.listed(hosts(picture, ranks)),
-        "has": words.amounts(node_type.root)
-        + (f", storage {words.size(node_type.storage)}" if node_type.storage else ""),
+        "has": words.amounts(node_type.root, node_type.storage),
         "makeup": words.makeup(node_type.root),
         "links": words.links_shown(links),
         "gpuLinks": known,

@@ -114,10 +114,9 @@ def _types(picture: Picture, width: int) -> Lines:
         line = Text.assemble((f"{i + 1:3}  ", "bold"), words.count(len(ranks), "node"), "  ")
         room = max(16, width - line.cell_len)
         lines.append(line.append(words.listed(hosts(picture, ranks), room)))
-        storage = f", storage {words.size(node_type.storage)}" if node_type.storage else ""
         makeup = words.makeup(node_type.root)
         divided = f": {makeup}" if makeup else ", not divided"
-        has = Text(f"     {words.amounts(node_type.root)}{storage}{divided}")
+        has = Text(f"     {words.amounts(node_type.root, node_type.storage)}{divided}")
         lines += wrapped(has, width, 7)
         for known in words.links_shown(cluster.links[i])[:MOST_LINKS]:
             lines += wrapped(Text(f"     {known}", "dim"), width, 7)

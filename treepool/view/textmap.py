@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from treepool.view import words
-from treepool.view.areas import FEW_NODES, Area, areas, row_areas
+from treepool.view.areas import Area, maps
 from treepool.view.model import Totals
 from treepool.view.palette import AWAY
 from treepool.view.picture import Picture
@@ -52,34 +52,25 @@ class TextMap:
 
     def lines(self) -> Lines:
         """The map and its legend; no lines for a small cluster without a fabric."""
-        whole = areas(self._picture)
-        drawn = self._fitted(whole) if whole is not None else []
-        if drawn or self._only == set():
-            return drawn
-        if self._picture.totals.nodes <= FEW_NODES and whole is None:
-            return []
-        drawn = self._fitted(row_areas(self._picture))
-        fabric = self._picture.cluster.fabric
-        if drawn and fabric is not None and any(fabric.locality):
-            domains = words.count(sum(map(bool, fabric.locality)), "domain")
-            drawn.append(Text(f"the fabric has {domains}, too many to draw", "dim"))
-        return drawn
+        for root in maps(self._picture):
+            drawn = self._fitted(root)
+            if drawn:
+                fabric = self._picture.cluster.fabric
+                domains = sum(map(bool, fabric.locality)) if fabric is not None else 0
+                if domains and not any(area.locality for area in root.inside):
+                    number = words.count(domains, "domain")
+                    drawn.append(Text(f"the fabric has {number}, too many to draw", "dim"))
+                return drawn
+        return []
 
     def _fitted(self, root: Area) -> Lines:
-        for depth in range(root.depth, 0, -1):
-            strips = [strip for strip in _strips(root.cut(depth), "") if self._asked_for(strip)]
-            if not strips:
-                return []
-            nodes = max(strip.area.totals.nodes for strip in strips)
-            each = 1
-            while True:
-                drawn = self._named(strips, each)
-                if drawn:
-                    return [*self._legend(each, strips, nodes), *drawn]
-                if each >= nodes:
-                    break
-                each *= 2
-        return []
+        strips = [strip for strip in _strips(root, "") if self._asked_for(strip)]
+        if not strips:
+            return []
+        nodes, each = max(strip.area.totals.nodes for strip in strips), 1
+        while not (drawn := self._named(strips, each)) and each < nodes:
+            each *= 2
+        return [*self._legend(each, strips, nodes), *drawn] if drawn else []
 
     def _asked_for(self, strip: _Strip) -> bool:
         return self._only is None or not self._only.isdisjoint(strip.area.ranks)

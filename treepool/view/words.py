@@ -57,13 +57,15 @@ def title(node_type: NodeType, domain: Domain) -> str:
     return f"{plain(domain.name)} {node_type.named[domain.name].index(domain)}"
 
 
-def amounts(domain: Domain) -> str:
-    """What *domain* has in total: "120 cores, 8 GPUs, 1 TiB"."""
+def amounts(domain: Domain, storage: int = 0) -> str:
+    """What *domain* has in total: "120 cores, 8 GPUs, 1 TiB, storage 2 TiB"."""
     found = [count(domain.ncores, "core")]
     if domain.gpus:
         found.append(count(idset.size(domain.gpus), "GPU"))
     if domain.memory:
         found.append(size(domain.memory))
+    if storage:
+        found.append(f"storage {size(storage)}")
     return ", ".join(found)
 
 
