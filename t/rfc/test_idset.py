@@ -11,8 +11,7 @@ from treepool.errors import InvalidIdset
 from treepool.rfc import idset
 from work import Lines
 
-#: Dense and sparse sets, from below one machine word to beyond the width where decode changes
-#: from one int to a bytearray.
+#: Dense and sparse sets, from below one machine word on, of one run and of thousands.
 IDS = st.one_of(
     st.sets(st.integers(0, 70)),
     st.sets(st.integers(0, 5000)),
