@@ -5,8 +5,6 @@ by number, so that counting what is free in each (census.py) is plain arithmetic
 
 A rank that is directly in a domain that also has nested domains *stands alone* there. It has a
 domain of its own, without a locality: it then is what any other domain is to the choice of nodes.
-
-The file has more than 300 lines because the lists are filled, read and cut by one class.
 """
 
 from __future__ import annotations
@@ -50,7 +48,6 @@ class Fabric:
         self.ranks: list[Sequence[int]] = []
         self.homes: list[tuple[int, ...]] = [()] * width
         self.extra: list[Mapping[str, Any]] = []
-        self._frames: dict[int, list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}
         self._named: dict[str, bytearray] = {}
         self._within: dict[str, bytearray] = {}
         self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
@@ -185,60 +182,29 @@ class Fabric:
 
     def cut(self, ranks: Sequence[int]) -> Optional[dict[str, Any]]:
         """``scheduling.fabric`` for some *ranks* (ascending): without domains that are empty."""
-        first = self.homes[ranks[0]]
-        # Mostly, and in a quarter of the time.
-        if len(ranks) == 1 or all(self.homes[rank] is first for rank in ranks):
-            return self._cut_to(first, idset.encode_ids(ranks))
         having: dict[int, list[int]] = {}
         for rank in ranks:
             for leaf in self.homes[rank]:
                 having.setdefault(leaf, []).append(rank)
+        # A domain says all its ranks if some of them stand alone there.
+        mixed = {self.parent[leaf] for leaf in having if not self.locality[leaf]}
+        for leaf, those in list(having.items()) if mixed else ():
+            for domain in mixed.intersection(self.around(leaf)):
+                having.setdefault(domain, []).extend(those)
         inner: dict[int, dict[str, list[Any]]] = {}
-        texts = {leaf: idset.encode_ids(those) for leaf, those in having.items()}
-        #: All ranks of domains that are to say them, because some stand alone there.
-        whole: dict[int, list[int]] = {}
-        for leaf in having:
-            if not self.locality[leaf]:
-                whole[self.parent[leaf]] = []
-        for leaf, those in having.items() if whole else ():
-            for domain in self.around(leaf):
-                if domain in whole:
-                    whole[domain] += those
         # Children have higher numbers than their parents, so all of a domain's come before it.
-        open_ = sorted({d for leaf in having for d in self.around(leaf)})
-        while open_:
-            domain = open_.pop()
-            parent = self.parent[domain]
-            if not self.locality[domain]:
-                continue
-            ranks_here = texts.get(domain, "")
-            if domain in whole:
-                ranks_here = idset.encode_ids(sorted(whole[domain]))
-            one = written(
-                self.name[domain], ranks_here, _ordered(inner.get(domain, {})), self.extra[domain]
-            )
-            inner.setdefault(parent, {}).setdefault(self.locality[domain], []).append(one)
+        for domain in sorted({d for leaf in having for d in self.around(leaf)}, reverse=True):
+            if self.locality[domain]:
+                one = written(
+                    self.name[domain],
+                    idset.encode_ids(sorted(having.get(domain, ()))),
+                    _ordered(inner.get(domain, {})),
+                    self.extra[domain],
+                )
+                around = inner.setdefault(self.parent[domain], {})
+                around.setdefault(self.locality[domain], []).append(one)
         tree = written(None, "", _ordered(inner.get(ROOT, {})), self.extra[ROOT])
         return tree if inner else None
-
-    def _cut_to(self, leaves: tuple[int, ...], ranks: str) -> Optional[dict[str, Any]]:
-        """The fabric cut to *ranks* that are all in one leaf."""
-        tree: dict[str, Any] = {"ranks": ranks}
-        frame = self._frame(*leaves) if leaves else ()
-        for locality, named, extra in frame:
-            tree = {locality: [{**named, **tree, **extra}]}
-        return {**tree, **self.extra[ROOT]} if frame else None
-
-    def _frame(self, leaf: int) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
-        """The domains around *leaf* as JSON, without what is inside them, the smallest first."""
-        frames = self._frames.get(leaf)
-        if frames is None:
-            frames = self._frames[leaf] = [
-                (self.locality[d], written(self.name[d], "", {}, {}), self.extra[d])
-                for d in self.around(leaf)
-                if self.locality[d]
-            ]
-        return frames
 
     # -- compiling
 
