@@ -14,8 +14,9 @@ from treepool.placement.nodes.link_table import smallest_link
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.cover import nearest
-from treepool.placement.on_node.fit import Step, compute, seen
+from treepool.placement.on_node.fit import compute, seen
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
+from treepool.placement.on_node.slots import Step
 from treepool.placement.request.need import SLOT, Ask, Need
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset

@@ -15,18 +15,8 @@ from treepool.placement.effort import Effort
 from treepool.placement.nodes.kept import state_without_kept
 from treepool.placement.nodes.state import MAX_FITS, NodeState
 from treepool.placement.on_node.search import meets_demand
-from treepool.placement.on_node.slots import Placer
+from treepool.placement.on_node.slots import Placer, Step
 from treepool.placement.request.need import SLOT, Ask, Need, slot_of
-
-
-@attrs.frozen(eq=False)
-class Step:
-    """What some units take together: cores and GPUs (bitmasks), their number, and their slots."""
-
-    cores: int
-    gpus: int
-    units: int
-    nslots: int
 
 
 class Segment(NamedTuple):
@@ -155,38 +145,34 @@ def units_in(state: NodeState, ask: Ask) -> Optional[int]:
 
 
 def _assessed(state: NodeState, ask: Ask) -> Fit:
-    state, group = seen(state, ask), ask.group
+    state, group, effort = seen(state, ask), ask.group, Effort()
     if not _possible(state, ask):
         return NOTHING
     if ask.whole and group.need == Need():
-        return _fit([Step(state.cores, state.gpus, 1, group.nslots)], [(0, False)])
+        return _fit([Step(state.cores, state.gpus, 1, group.nslots)], [(0, False)], effort)
     if group.name == SLOT and group.whole and not meets_demand(state.type, state.gpus, group.need):
         return NOTHING
-    effort = Effort()
-    units = Placer(state, ask.locality, effort).units(group)
-    steps = [Step(unit.cores, unit.gpus, unit.number, unit.nslots) for unit in units]
+    steps = Placer(state, ask.locality, effort).units(group)
     if ask.fill:
-        before = [0, *(unit.nslots for unit in units)]
-        orders = [(ask.shortfall(1, u.nslots - n), u.remote) for u, n in zip(units, before)]
+        before = [0, *(step.nslots for step in steps)]
+        orders = [(ask.shortfall(1, s.nslots - n), s.remote) for s, n in zip(steps, before)]
     else:
-        number = group.count.largest(len(units)) or 0
-        remote = any(unit.remote for unit in units[:number])
+        number = group.count.largest(len(steps)) or 0
+        remote = any(step.remote for step in steps[:number])
         steps = steps[number - 1 : number] if number else []
         orders = [(ask.shortfall(number, step.nslots), remote) for step in steps]
     if ask.whole:
-        steps = [attrs.evolve(s, cores=state.cores, gpus=state.gpus) for s in steps]
+        steps = [s._replace(cores=state.cores, gpus=state.gpus) for s in steps]
     if not steps or not steps[0].cores:  # RFC 20: a job has a core on each of its nodes
         steps, orders = [], []
     return _fit(steps, orders, effort)
 
 
-def _fit(steps: list[Step], orders: list[tuple[int, bool]], effort: Optional[Effort] = None) -> Fit:
+def _fit(steps: list[Step], orders: list[tuple[int, bool]], effort: Effort) -> Fit:
     segments: list[Segment] = []
     for end, order in enumerate(orders, 1):
         if segments and segments[-1][1:] == order:
             segments[-1] = Segment(end, *order)
         else:
             segments.append(Segment(end, *order))
-    if effort is None:
-        return Fit(tuple(steps), tuple(segments))
     return Fit(tuple(steps), tuple(segments), effort.tried, effort.gave_up)

@@ -50,8 +50,22 @@ class _Slots:
         self.taken.append((self.state.cores & ~self.cores, self.state.gpus & ~self.gpus))
 
 
-class SlotPlacer:
-    """Places slots on a node in *state*; *locality* is preferred, required or none.
+class Step(NamedTuple):
+    """What the first ``units`` units of a list take together (bitmasks), and their slots.
+
+    ``remote`` is True when the last unit has a slot in a larger kind of domain than the smallest
+    that the idle node could offer. If the units are placed together, this applies to any of them.
+    """
+
+    cores: int
+    gpus: int
+    units: int
+    nslots: int
+    remote: bool = False
+
+
+class Placer:
+    """Places units on a node in *state*; *locality* is preferred, required or none.
 
     *effort* counts the choices of searches. A search that gives up counts as one that found
     nothing, and *effort* records that it gave up.
@@ -60,9 +74,66 @@ class SlotPlacer:
     def __init__(self, state: NodeState, locality: str, effort: Effort) -> None:
         self.state = state
         self.node_type = state.type
+        self.locality = locality
         self.plain = locality == "none"
-        self.required = locality == "required"
         self.effort = effort
+
+    def units(self, group: Part) -> list[Step]:
+        """The units of *group* that the node can give, up to its largest count, the best first."""
+        root = self.node_type.root
+        if group.name == SLOT:
+            local, total = self.in_scope(root, group)
+            return [
+                Step(*ids, n, n, n > len(local))
+                for n, ids in enumerate(local + total[len(local) :], 1)
+            ]
+        domains = self._domains(root, group)[: group.count.maximum]
+        return list(accumulate(domains, _joined))
+
+    def _domains(self, scope: Domain, part: Part) -> list[Step]:
+        """What each domain of *part* in *scope* can give, the domains with the most slots first.
+
+        Each domain gives the largest valid count that it can, independently of the others.
+        """
+        ledger = Ledger(self.node_type, self.state.cores, self.state.gpus)
+        suitable = SuitableDomains(self.node_type, ledger, False, able_domains)
+        domains = [
+            d
+            for d in self.node_type.named.get(part.name, ())
+            if d is not scope
+            and suitable.within(d, scope)
+            and not (part.whole and not (d.whole and ledger.untouched(d)))
+        ]
+        if not self.plain:
+            domains = sorted(domains, key=lambda d: suitable.path(d, scope))
+        units = (self._domain(domain, part) for domain in domains)
+        found = [unit for unit in units if unit is not None]
+        return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))
+
+    def _domain(self, domain: Domain, part: Part) -> Optional[Step]:
+        """What *domain* gives as one domain of *part*, None if it cannot."""
+        (inner,) = part.need.parts
+        if part.whole:  # everything in the domain is free, as on an idle node
+            root = self.node_type.root
+            state = NodeState(self.node_type, root.cores, root.gpus)
+            idle = Placer(state, self.locality, self.effort)
+            found = idle._domain(domain, attrs.evolve(part, whole=False))
+            return found and found._replace(cores=domain.cores, gpus=domain.gpus)
+        if inner.name == SLOT:
+            local, total = self.in_scope(domain, inner)
+            number = inner.count.largest(len(total))
+            if number is None:
+                return None
+            remote = number > len(local)
+            return Step(*(total if remote else local)[number - 1], 1, number, remote)
+        units = list(accumulate(self._domains(domain, inner), _joined))
+        number = inner.count.largest(len(units))
+        if number is None:
+            return None
+        remote = any(unit.remote for unit in units[:number])
+        return units[number - 1]._replace(units=1, remote=remote)
+
+    # -- slots
 
     def in_scope(self, scope: Domain, part: Part) -> tuple[list[Ids], list[Ids]]:
         """What 1, 2, ... slots of *part* in *scope* take, up to its largest count, as two lists.
@@ -74,7 +145,7 @@ class SlotPlacer:
         if not has_capacity(self.node_type, scope, need):
             return [], []
         local = self._most(scope, need, most, not self.plain)
-        if self.plain or self.required or len(local) == most:
+        if self.plain or self.locality == "required" or len(local) == most:
             return local, local
         total = self._most(scope, need, most, False)
         return local, local if len(total) < len(local) else total
@@ -119,7 +190,9 @@ class SlotPlacer:
     def _is_searched(self, need: Need) -> bool:
         """Whether a search decides how many slots of *need* fit."""
         beside = need.takes_amount and bool(need.parts)
-        return not decided(need, self.required) or (beside and bool(self.node_type.root.mig))
+        return not decided(need, self.locality == "required") or (
+            beside and bool(self.node_type.root.mig)
+        )
 
     def _in_order(self, slots: _Slots, scope: Domain, need: Need, most: int, local: bool) -> None:
         """Add slots that each take one amount or one whole domain, up to *most*.
@@ -169,92 +242,12 @@ class SlotPlacer:
                     slots.take(ids)
 
 
-class Unit(NamedTuple):
-    """The first ``number`` units of a list: what they take together, and their number of slots.
-
-    ``remote`` is True when the last unit has a slot in a larger kind of domain than the smallest
-    that the idle node could offer. If the units are placed together, this applies to any of them.
-    """
-
-    number: int
-    cores: int
-    gpus: int
-    nslots: int
-    remote: bool
-
-
-class Placer:
-    """Places units on a node in *state*; *locality* and *effort* are those of SlotPlacer."""
-
-    def __init__(self, state: NodeState, locality: str, effort: Effort) -> None:
-        self.state = state
-        self.node_type = state.type
-        self.locality = locality
-        self.effort = effort
-        self.slots = SlotPlacer(state, locality, effort)
-
-    def units(self, group: Part) -> list[Unit]:
-        """The units of *group* that the node can give, up to its largest count, the best first."""
-        root = self.node_type.root
-        if group.name == SLOT:
-            local, total = self.slots.in_scope(root, group)
-            return [
-                Unit(n, *ids, n, n > len(local))
-                for n, ids in enumerate(local + total[len(local) :], 1)
-            ]
-        domains = self._domains(root, group)[: group.count.maximum]
-        return list(accumulate(domains, _joined))
-
-    def _domains(self, scope: Domain, part: Part) -> list[Unit]:
-        """What each domain of *part* in *scope* can give, the domains with the most slots first.
-
-        Each domain gives the largest valid count that it can, independently of the others.
-        """
-        ledger = Ledger(self.node_type, self.state.cores, self.state.gpus)
-        suitable = SuitableDomains(self.node_type, ledger, False, able_domains)
-        domains = [
-            d
-            for d in self.node_type.named.get(part.name, ())
-            if d is not scope
-            and suitable.within(d, scope)
-            and not (part.whole and not (d.whole and ledger.untouched(d)))
-        ]
-        if self.locality != "none":
-            domains = sorted(domains, key=lambda d: suitable.path(d, scope))
-        units = (self._domain(domain, part) for domain in domains)
-        found = [unit for unit in units if unit is not None]
-        return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))
-
-    def _domain(self, domain: Domain, part: Part) -> Optional[Unit]:
-        """What *domain* gives as one domain of *part*, None if it cannot."""
-        (inner,) = part.need.parts
-        if part.whole:  # everything in the domain is free, as on an idle node
-            root = self.node_type.root
-            state = NodeState(self.node_type, root.cores, root.gpus)
-            idle = Placer(state, self.locality, self.effort)
-            found = idle._domain(domain, attrs.evolve(part, whole=False))
-            return found and found._replace(cores=domain.cores, gpus=domain.gpus)
-        if inner.name == SLOT:
-            local, total = self.slots.in_scope(domain, inner)
-            number = inner.count.largest(len(total))
-            if number is None:
-                return None
-            remote = number > len(local)
-            return Unit(1, *(total if remote else local)[number - 1], number, remote)
-        units = list(accumulate(self._domains(domain, inner), _joined))
-        number = inner.count.largest(len(units))
-        if number is None:
-            return None
-        remote = any(unit.remote for unit in units[:number])
-        return units[number - 1]._replace(number=1, remote=remote)
-
-
-def _joined(units: Unit, more: Unit) -> Unit:
-    """*units* and *more* as one Unit."""
-    return Unit(
-        units.number + more.number,
-        units.cores | more.cores,
-        units.gpus | more.gpus,
-        units.nslots + more.nslots,
+def _joined(some: Step, more: Step) -> Step:
+    """*some* and *more* as one Step."""
+    return Step(
+        some.cores | more.cores,
+        some.gpus | more.gpus,
+        some.units + more.units,
+        some.nslots + more.nslots,
         more.remote,
     )
