@@ -319,7 +319,7 @@ class _Reader:
         """An entry of ``children``."""
         readers: Readers = {
             "ranks": self.findings.idset,
-            "topo": lambda v, at: topo.check(v, at, self.findings),
+            "topo": lambda v, at: topo.read_into(self.findings, v, at),
         }
         ranks = self.findings.members(value, at, readers, required=readers).get("ranks", 0)
         self.findings.repeated(f"{at}/ranks", "ranks", ranks & self.ranks)

@@ -8,13 +8,14 @@ the domains inside. All other keys are unknown: treepool keeps them and ignores 
 from __future__ import annotations
 
 import json
-from typing import Any, Iterable, Iterator, Mapping
+from typing import Any, Iterator, Mapping
 
 import attrs
 
-from treepool.rfc import idset
+from treepool.errors import InvalidKey
 from treepool.rfc.count import BYTES, to_bytes
 from treepool.rfc.findings import Findings, Readers, pointer_to, shown, shown_ids
+from treepool.rfc.idset import union
 
 #: The keys that describe a domain. They cannot name a locality.
 RESOURCE_KEYS = frozenset(("cores", "gpus", "memory", "storage"))
@@ -51,14 +52,23 @@ _HINTS = {
 }
 
 
-def check(topo: object, at: str, findings: Findings) -> None:
-    """Note in *findings* all problems of *topo*, which is at JSON pointer *at*."""
+def read_into(findings: Findings, topo: object, at: str) -> Topo:
+    """The tree of *topo*, at JSON pointer *at*; all its problems are noted in *findings*."""
     walk = _Walk(findings)
-    walk.domain(topo, at, ())
+    found = walk.domain(topo, at, ())
     if walk.unknown and not _is_json(topo):
         findings.note(at, "has a value that is not JSON")
     if walk.domains > MAX_DOMAINS:
         findings.note(at, f"has more than {MAX_DOMAINS} domains")
+    return found
+
+
+def read(topo: Mapping[str, Any]) -> Topo:
+    """The tree of a valid *topo*; raises InvalidKey for others."""
+    findings = Findings()
+    found = read_into(findings, topo, "")
+    findings.check(InvalidKey)
+    return found
 
 
 @attrs.frozen(eq=False)
@@ -81,24 +91,6 @@ class Topo:
         for domain in self.inside:
             yield domain
             yield from domain.walk()
-
-
-def read(topo: Mapping[str, Any], locality: str = "node") -> Topo:
-    """The tree of a valid *topo*, whose outermost domain is of *locality*."""
-    inside = tuple(
-        read(item, name)
-        for name, items in topo.items()
-        if name not in RESOURCE_KEYS and is_locality(items)
-        for item in items
-    )
-    cores, gpus = idset.decode(topo.get("cores", "")), idset.decode(topo.get("gpus", ""))
-    for domain in inside:
-        cores, gpus = cores | domain.cores, gpus | domain.gpus
-    kept = topo.get("storage", [])
-    storage = [to_bytes(one["capacity"], one.get("unit", "GiB")) for one in kept]
-    storage += [domain.storage for domain in inside]
-    memory = int(topo.get("memory", 0)) << 30
-    return Topo(locality, cores, gpus, memory, max(storage, default=0), inside)
 
 
 def is_locality(value: object) -> bool:
@@ -133,18 +125,6 @@ def check_locality(
     return False
 
 
-@attrs.frozen
-class _Ids:
-    """Bitmasks of cores and GPUs."""
-
-    cores: int = 0
-    gpus: int = 0
-
-    def share(self, other: _Ids) -> bool:
-        """Whether some core or GPU is in both."""
-        return self.cores & other.cores != 0 or self.gpus & other.gpus != 0
-
-
 class _Walk:
     """One walk through a topo, with the number of domains seen."""
 
@@ -153,21 +133,29 @@ class _Walk:
         self.domains = 0
         self.unknown = False  # whether some keys have values that were not checked
 
-    def domain(self, value: object, at: str, inside: tuple[str, ...]) -> _Ids:
-        """Check the domain at *at*, within localities *inside*. Returns all ids in it."""
+    def domain(self, value: object, at: str, inside: tuple[str, ...]) -> Topo:
+        """The domain at *at*, within localities *inside*, of which the last is its own."""
         self.domains += 1
+        locality = inside[-1] if inside else "node"
         if not isinstance(value, dict):
             self.findings.mistyped(at, "an object", value)
-            return _Ids()
+            return Topo(locality, 0, 0, 0, 0, ())
         below = self.below(value, at, inside)
-        self.hints(value, at)
-        return _Ids(
-            self.ids(value, "cores", at, below.cores), self.ids(value, "gpus", at, below.gpus)
-        )
+        cores, gpus = self.disjoint(below)
+        children = tuple(domain for _, domain in below)
+        storage, memory = [domain.storage for domain in children], 0
+        if "memory" in value:
+            memory = self.findings.integer(value["memory"], f"{at}/memory") << 30
+        if "storage" in value:
+            storage += self.findings.items(value["storage"], f"{at}/storage", self.storage)
+        cores, gpus = self.ids(value, "cores", at, cores), self.ids(value, "gpus", at, gpus)
+        return Topo(locality, cores, gpus, memory, max(storage, default=0), children)
 
-    def below(self, domain: Mapping[str, Any], at: str, inside: tuple[str, ...]) -> _Ids:
-        """The ids of all domains nested in *domain*. No two domains may share an id."""
-        children: list[tuple[str, _Ids]] = []
+    def below(
+        self, domain: Mapping[str, Any], at: str, inside: tuple[str, ...]
+    ) -> list[tuple[str, Topo]]:
+        """The domains directly in *domain*, each with its pointer."""
+        children: list[tuple[str, Topo]] = []
         for name, items in domain.items():
             if name in RESOURCE_KEYS or self.findings.enough:
                 continue
@@ -182,7 +170,7 @@ class _Walk:
                     children.append(
                         (f"{key}/{i}", self.domain(item, f"{key}/{i}", (*inside, name)))
                     )
-        return self.disjoint(children)
+        return children
 
     def locality(self, name: Any, items: object, key: str, inside: tuple[str, ...]) -> bool:
         """Whether *items* are domains of a locality that may have this *name* here."""
@@ -197,33 +185,35 @@ class _Walk:
             return check_locality(self.findings, name, key, inside, RESERVED, _HINTS)
         return False
 
-    def disjoint(self, children: list[tuple[str, _Ids]]) -> _Ids:
-        """The union of *children*, each with its pointer. Notes ids that two of them share."""
+    def disjoint(self, children: list[tuple[str, Topo]]) -> tuple[int, int]:
+        """The cores and GPUs of *children*, each with its pointer. Notes what two of them share."""
         cores = gpus = 0
-        blocks: list[_Ids] = []
-        for i, (_, ids) in enumerate(children):
-            if (ids.cores & cores or ids.gpus & gpus) and not self.findings.enough:
+        blocks: list[tuple[int, int]] = []
+        for i, (_, child) in enumerate(children):
+            if (child.cores & cores or child.gpus & gpus) and not self.findings.enough:
                 self.overlap(children, i, blocks)
-            cores |= ids.cores
-            gpus |= ids.gpus
-        return _Ids(cores, gpus)
+            cores |= child.cores
+            gpus |= child.gpus
+        return cores, gpus
 
-    def overlap(self, children: list[tuple[str, _Ids]], i: int, blocks: list[_Ids]) -> None:
+    def overlap(
+        self, children: list[tuple[str, Topo]], i: int, blocks: list[tuple[int, int]]
+    ) -> None:
         """Note what the *i*-th of *children* shares with the first earlier one that overlaps it.
 
-        *blocks* has the unions of earlier ones, _BLOCK at a time, as far as they were needed.
+        *blocks* has the cores and GPUs of earlier ones, _BLOCK at a time, as far as they were
+        needed.
         """
-        blocks += [
-            _union(ids for _, ids in children[start : start + _BLOCK])
-            for start in range(len(blocks) * _BLOCK, i - _BLOCK + 1, _BLOCK)
-        ]
-        at, ids = children[i]
-        start = next((n for n, block in enumerate(blocks) if ids.share(block)), len(blocks))
-        for sibling, other in children[start * _BLOCK : i]:
-            if ids.share(other):
-                both = ("cores", ids.cores & other.cores), ("gpus", ids.gpus & other.gpus)
-                shared = [f"{what} {shown_ids(common)}" for what, common in both if common]
-                self.findings.note(at, f"{' and '.join(shared)} also in the sibling at {sibling}")
+        for start in range(len(blocks) * _BLOCK, i - _BLOCK + 1, _BLOCK):
+            some = [child for _, child in children[start : start + _BLOCK]]
+            blocks.append((union(c.cores for c in some), union(c.gpus for c in some)))
+        at, one = children[i]
+        shared = (n for n, (c, g) in enumerate(blocks) if one.cores & c or one.gpus & g)
+        for sibling, other in children[next(shared, len(blocks)) * _BLOCK : i]:
+            both = ("cores", one.cores & other.cores), ("gpus", one.gpus & other.gpus)
+            common = [f"{what} {shown_ids(ids)}" for what, ids in both if ids]
+            if common:
+                self.findings.note(at, f"{' and '.join(common)} also in the sibling at {sibling}")
                 return
 
     def ids(self, domain: Mapping[str, Any], what: str, at: str, below: int) -> int:
@@ -237,15 +227,9 @@ class _Walk:
             self.findings.note(f"{at}/{what}", f"lacks {lacking}, which domains inside have")
         return own | below if below & ~own else own  # avoids a second copy of a wide set
 
-    def hints(self, domain: Mapping[str, Any], at: str) -> None:
-        """Check ``memory`` and ``storage``."""
-        if "memory" in domain:
-            self.findings.integer(domain["memory"], f"{at}/memory")
-        if "storage" in domain:
-            self.findings.items(domain["storage"], f"{at}/storage", self.storage)
-
-    def storage(self, item: object, at: str) -> None:
-        """Check one entry of ``storage``."""
+    def storage(self, item: Any, at: str) -> int:
+        """The bytes of one entry of ``storage``; 0 after a problem."""
+        known = len(self.findings)
         readers: Readers = {
             "path": lambda v, at: self.findings.string(v, at, least=1),
             "capacity": lambda v, at: self.findings.number(v, at, 0, MAX_CAPACITY),
@@ -253,6 +237,9 @@ class _Walk:
         }
         self.findings.members(item, at, readers, required=("path", "capacity"))
         self.unknown |= isinstance(item, dict) and not item.keys() <= readers.keys()
+        if len(self.findings) > known:
+            return 0
+        return to_bytes(item["capacity"], item.get("unit", "GiB"))
 
 
 def _is_json(topo: object) -> bool:
@@ -261,11 +248,3 @@ def _is_json(topo: object) -> bool:
         return bool(json.loads(json.dumps(topo)) == topo)
     except (TypeError, ValueError, RecursionError):
         return False
-
-
-def _union(parts: Iterable[_Ids]) -> _Ids:
-    cores = gpus = 0
-    for ids in parts:
-        cores |= ids.cores
-        gpus |= ids.gpus
-    return _Ids(cores, gpus)
