@@ -18,7 +18,7 @@ from typing import Any, Mapping, Optional
 from treepool.errors import Problem
 from treepool.rfc import jobspec
 from treepool.rfc.findings import Findings, Reader, Readers, pointer_to, shown
-from treepool.rfc.jobspec import Vertex
+from treepool.rfc.jobspec import Vertex, fewest, walk
 
 #: The keys of a jobspec.
 _KEYS = ("version", "resources", "tasks", "attributes")
@@ -51,7 +51,7 @@ def warnings(document: Mapping[str, Any]) -> list[str]:
     if document["version"] == 1:
         vertices = jobspec.read(document).resources
         problem = _beyond_v1(vertices) or _not_an_integer(document["resources"])
-        total, slots = document["tasks"][0]["count"].get("total", 1), _fewest("slot", vertices)
+        total, slots = document["tasks"][0]["count"].get("total", 1), fewest("slot", vertices)
         if problem is not None:
             lines.append(f"{problem}; RFC 25 has no such resources in version 1")
         elif total > slots:
@@ -74,7 +74,7 @@ class _Checker:
         #: The types of vertices in each slot, by its label, if they are known.
         self.slots = None if vertices is None else _slots(vertices)
         #: The fewest nodes that the job can have, as far as the resources tell.
-        self.nodes = _fewest("node", vertices or ())
+        self.nodes = fewest("node", vertices or ())
         #: The slot of the task at hand, if it is known.
         self.of_task: Optional[str] = None
 
@@ -210,16 +210,11 @@ class _Checker:
 
 def _slots(vertices: tuple[Vertex, ...]) -> dict[str, set[str]]:
     """The types of vertices in each slot, by its label."""
-    found: dict[str, set[str]] = {}
-    for vertex in vertices:
-        if vertex.type == "slot" and vertex.label is not None:
-            found[vertex.label] = _types(vertex.children)
-        found.update(_slots(vertex.children))
-    return found
-
-
-def _types(vertices: tuple[Vertex, ...]) -> set[str]:
-    return {v.type for v in vertices}.union(*(_types(v.children) for v in vertices))
+    return {
+        slot.label: {vertex.type for vertex in walk(slot.children)}
+        for slot in walk(vertices)
+        if slot.type == "slot" and slot.label is not None
+    }
 
 
 def _beyond_v1(vertices: tuple[Vertex, ...], inside: str = "") -> Optional[Problem]:
@@ -260,11 +255,3 @@ def _not_an_integer(resources: Any, at: str = "/resources") -> Optional[Problem]
         if below is not None:
             return below
     return None
-
-
-def _fewest(kind: str, vertices: tuple[Vertex, ...]) -> int:
-    """The smallest number of vertices of type *kind* that *vertices* allow."""
-    return sum(
-        vertex.count.minimum * (vertex.type == kind or _fewest(kind, vertex.children))
-        for vertex in vertices
-    )

@@ -10,7 +10,7 @@ are therefore not enforced, but its required ``duration`` is.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 import attrs
 
@@ -49,6 +49,21 @@ class Vertex:
     label: Optional[str] = None
     id: Optional[str] = None
     pointer: str = attrs.field(default="", eq=False)
+
+
+def walk(vertices: Iterable[Vertex]) -> Iterator[Vertex]:
+    """*vertices* and all below them, parents first."""
+    for vertex in vertices:
+        yield vertex
+        yield from walk(vertex.children)
+
+
+def fewest(kind: str, vertices: Iterable[Vertex]) -> int:
+    """The smallest number of vertices of type *kind* that *vertices* allow."""
+    return sum(
+        vertex.count.minimum * (vertex.type == kind or fewest(kind, vertex.children))
+        for vertex in vertices
+    )
 
 
 @attrs.frozen
@@ -138,13 +153,14 @@ def from_resources(
         "resources": resources,
         "tasks": [
             {"command": ["true"], "slot": label, "count": {"per_slot": 1}}
-            for label in _slot_labels(vertices)
+            for label in [v.label for v in walk(vertices) if v.type == "slot"]
         ],
         "attributes": {"system": system},
     }
     if not jobspec["tasks"]:
-        hint = _meant_slot(vertices)
-        raise InvalidJobspec(f"/resources: there is no slot for a task to run in{hint}")
+        hints = ((v.type, did_you_mean(v.type, ("slot",))) for v in walk(vertices))
+        only = next((f", only {shown(name)}{hint}" for name, hint in hints if hint), "")
+        raise InvalidJobspec(f"/resources: there is no slot for a task to run in{only}")
     read(jobspec)
     return jobspec
 
@@ -251,22 +267,3 @@ class _Reader:
         }
         required = ("duration",) if self.version == 1 else ()
         return self.findings.members(value, at, readers, required)
-
-
-def _meant_slot(vertices: Sequence[Vertex]) -> str:
-    """The first type in *vertices* that looks like a misspelling of slot, for a message, or ""."""
-    for vertex in vertices:
-        hint = did_you_mean(vertex.type, ("slot",))
-        only = f", only {shown(vertex.type)}{hint}" if hint else _meant_slot(vertex.children)
-        if only:
-            return only
-    return ""
-
-
-def _slot_labels(vertices: Sequence[Vertex]) -> list[str]:
-    labels: list[str] = []
-    for vertex in vertices:
-        if vertex.type == "slot" and vertex.label is not None:
-            labels.append(vertex.label)
-        labels += _slot_labels(vertex.children)
-    return labels

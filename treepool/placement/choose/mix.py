@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
+from typing import Iterable, Iterator, Mapping, NamedTuple, Optional
 
 import attrs
 
@@ -42,7 +42,7 @@ from treepool.placement.request.vertices import Request, request_of
 from treepool.rfc import idset, jobspec
 from treepool.rfc.count import Count
 from treepool.rfc.findings import shown
-from treepool.rfc.jobspec import Jobspec, Vertex
+from treepool.rfc.jobspec import Jobspec, Vertex, fewest, walk
 from treepool.rfc.shape import parse_shape
 from treepool.rfc.shapetoken import MAX_TEXT
 
@@ -160,7 +160,7 @@ def gpus_of(shape: str, node_types: Iterable[NodeType], above: Mapping[str, int]
     If it names none, those that it takes on each of *node_types*, where it may take whole domains.
     """
     spec = _read(shape)
-    named = _named_gpus(spec.resources)
+    named = fewest("gpu", spec.resources)
     if named:
         yield named
         return
@@ -195,7 +195,7 @@ def _want(kind: Kind, spec: Jobspec, node_type: NodeType, above: Mapping[str, in
     request = _request(spec, node_type, above)
     gives = fit(NodeState(node_type, root.cores, root.gpus), request.ask) if request else None
     if request is None or gives is None:
-        named = _named_gpus(spec.resources)
+        named = fewest("gpu", spec.resources)
         at_once = named / request.least_asks if request else 1.0
         return _Want(kind.weight * named, kind.weight * named * at_once, 0, 0, ())
     step = gives.steps[0]
@@ -221,28 +221,16 @@ def _request(spec: Jobspec, node_type: NodeType, known: Mapping[str, int]) -> Op
 
     A name above ``node`` can only be one of the fabric, *known* or not.
     """
-    above = sorted({*known, *_around_nodes(spec.resources)} - {SLOT})
+    around = {
+        vertex.type
+        for vertex in walk(spec.resources)
+        if any(inner.type == NODE for inner in walk(vertex.children))
+    }
+    above = sorted({*known, *around} - {SLOT})
     try:
         return request_of(spec, sorted(node_type.named), "preferred", above)
     except InvalidJobspec:
         return None
-
-
-def _around_nodes(vertices: Sequence[Vertex]) -> set[str]:
-    """The types of the vertices that a node stands below."""
-    types = set()
-    for vertex in vertices:
-        below = _around_nodes(vertex.children)
-        if below or any(child.type == NODE for child in vertex.children):
-            types |= {vertex.type, *below}
-    return types
-
-
-def _named_gpus(vertices: Sequence[Vertex]) -> int:
-    """How many GPUs *vertices* name, at least."""
-    return sum(
-        v.count.minimum * (1 if v.type == "gpu" else _named_gpus(v.children)) for v in vertices
-    )
 
 
 def _places(root: Domain, cores: int, gpus: int) -> tuple[Domain, ...]:
