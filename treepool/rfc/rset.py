@@ -130,7 +130,8 @@ class ResourceSet:
 
     def shared(self) -> dict[str, Any]:
         """``to_dict`` to look at only: it has this R's own ``scheduling``, not a copy."""
-        execution: dict[str, Any] = {"R_lite": [_entry_to_dict(entry) for entry in self.entries]}
+        r_lite = [r_lite_entry(idset.encode(e.ranks), e.cores, e.gpus) for e in self.entries]
+        execution: dict[str, Any] = {"R_lite": r_lite}
         if self.nslots is not None:
             execution["nslots"] = self.nslots
         execution["starttime"] = self.starttime
@@ -166,11 +167,12 @@ def merge_entries(entries: Iterable[RLiteEntry]) -> tuple[RLiteEntry, ...]:
     return tuple(sorted(merged, key=lambda entry: idset.lowest(entry.ranks)))
 
 
-def _entry_to_dict(entry: RLiteEntry) -> dict[str, Any]:
-    children = {"core": idset.encode(entry.cores)}
-    if entry.gpus:
-        children["gpu"] = idset.encode(entry.gpus)
-    return {"rank": idset.encode(entry.ranks), "children": children}
+def r_lite_entry(ranks: str, cores: int, gpus: int) -> dict[str, Any]:
+    """An entry of ``R_lite`` for *ranks* (an RFC 22 idset)."""
+    children = {"core": idset.encode(cores)}
+    if gpus:
+        children["gpu"] = idset.encode(gpus)
+    return {"rank": ranks, "children": children}
 
 
 class _Reader:

@@ -5,16 +5,15 @@ And the R of a job, with the key cut to its ranks (RFC 49, "Allocated R").
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Optional, Sequence
+from typing import Any, Iterable, Optional, Sequence
 
 import attrs
 
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
-from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import hostlist, idset
-from treepool.rfc.rset import MAX_TIME, ResourceSet, RLiteEntry, merge_entries
+from treepool.rfc.rset import MAX_TIME, ResourceSet, RLiteEntry, merge_entries, r_lite_entry
 from treepool.rfc.scheduling import SchedulingKey, allocated_entry
 
 
@@ -64,7 +63,7 @@ def job_R(
     else:
         ranks = tuple(sorted({rank for part in parts for rank in part[0]}))
     execution: dict[str, Any] = {
-        "R_lite": _r_lite(parts),
+        "R_lite": [r_lite_entry(idset.encode_ids(having), *ids) for having, *ids in parts],
         "nodelist": [hostlist.encode([inventory.hosts[rank] for rank in ranks])],
         "nslots": nslots,
     }
@@ -106,7 +105,9 @@ def _allocated(inventory: Inventory, parts: Sequence[Held]) -> list[dict[str, An
     """
     groups: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
     for ranks, cores, gpus in parts:
-        for node_type, having in _by_type(inventory, ranks).items():
+        for node_type, having in _by_value(ranks, inventory.types).items():
+            if node_type is None:  # ranks that were removed
+                continue
             root, physical = node_type.root, node_type.physical
             ids = _topo_ids(cores, physical[0]), _topo_ids(gpus, physical[1])
             first = not any(mask & (mask + 1) for mask in ids)
@@ -124,28 +125,9 @@ def _topo_ids(ids: int, physical: Optional[Sequence[int]]) -> int:
     return ids if physical is None else idset.from_ids(physical[i] for i in idset.iterate(ids))
 
 
-def _by_type(inventory: Inventory, ranks: tuple[int, ...]) -> Mapping[NodeType, Sequence[int]]:
-    """The *ranks* grouped by their type."""
-    if len(inventory.node_types) == 1:
-        return {next(iter(inventory.node_types)): ranks}
-    groups = _by_value(ranks, inventory.types)
-    groups.pop(None, None)  # ranks that were removed
-    return groups
-
-
 def _by_value(ranks: Iterable[int], values: Sequence[Any]) -> dict[Any, list[int]]:
     """The *ranks* grouped by their value in *values*."""
     groups: dict[Any, list[int]] = {}
     for rank in ranks:
         groups.setdefault(values[rank], []).append(rank)
     return groups
-
-
-def _r_lite(parts: Iterable[Held]) -> list[dict[str, Any]]:
-    entries = []
-    for ranks, cores, gpus in parts:
-        children = {"core": idset.encode(cores)}
-        if gpus:
-            children["gpu"] = idset.encode(gpus)
-        entries.append({"rank": idset.encode_ids(ranks), "children": children})
-    return entries
