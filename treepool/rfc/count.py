@@ -189,8 +189,7 @@ def _from_idset(body: str) -> Count:
 
     ``idset.decode`` cannot be used, because its bitmasks cannot hold counts of bytes.
     """
-    spans: list[tuple[int, int]] = []  # adjacent ones are joined
-    total = 0
+    spans: list[tuple[int, int]] = []  # first id, and the id after the last
     for item in body.split(","):
         match = _ITEM.fullmatch(item)
         if match is None:
@@ -201,18 +200,15 @@ def _from_idset(body: str) -> Count:
             )
         first = _integer(match[1])
         last = first if match[2] is None else _integer(match[2])
-        if (match[2] is not None and last <= first) or (spans and first <= spans[-1][1]):
+        if (match[2] is not None and last <= first) or (spans and first < spans[-1][1]):
             raise InvalidCount(f"ids of count {shown(body)} must ascend")
-        total += last - first + 1
-        if spans and first == spans[-1][1] + 1:
-            spans[-1] = (spans[-1][0], last)
-        else:
-            spans.append((first, last))
-    if len(spans) == 1:
-        return Count(*spans[0])
-    if total > MAX_IDS:
+        spans.append((first, last + 1))
+    first, end = next(idset.merged(spans))
+    if end == spans[-1][1]:  # there are no gaps
+        return Count(first, end - 1)
+    if sum(end - first for first, end in spans) > MAX_IDS:
         raise InvalidCount(f"count {shown(body)} has more than {MAX_IDS} ids")
-    ids = tuple(i for first, last in spans for i in range(first, last + 1))
+    ids = tuple(i for first, end in spans for i in range(first, end))
     return Count(ids[0], ids[-1], ids=ids)
 
 

@@ -16,7 +16,7 @@ need a gigabyte of bits.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 import attrs
 
@@ -94,7 +94,7 @@ class FabricDomain:
 
     def to_dict(self) -> dict[str, Any]:
         """The domain as JSON; ``ranks`` only where the nested domains do not have all of them."""
-        below = _merged(run for _, domain in self.children() for run in domain.ranks)
+        below = tuple(idset.merged(run for _, domain in self.children() for run in domain.ranks))
         return written(
             self.name,
             "" if below == self.ranks and self.inner else idset.encode_runs(self.ranks),
@@ -185,13 +185,13 @@ class _Reader:
         if not isinstance(value, str):
             return below
         try:
-            runs = _merged(idset.decode_runs(text))
+            runs = tuple(idset.merged(idset.decode_runs(text)))
         except InvalidIdset as e:
             self.findings.note(at, str(e))
             return below
         if not runs:
             self.findings.note(at, "must have at least one id")
-        together = _merged((*runs, *below)) if below else runs
+        together = tuple(idset.merged((*runs, *below))) if below else runs
         if together != runs:
             lacking = shown_ids(idset.from_runs(below) & ~idset.from_runs(runs))
             self.findings.note(at, f"lacks {lacking}, which domains inside have")
@@ -211,15 +211,4 @@ class _Reader:
                 self.findings.note(at, f"ranks {both} also in the sibling at {sibling_at}")
             if end > last:
                 last, owner = end, i
-        return _merged(run for run, _ in runs)
-
-
-def _merged(runs: Iterable[tuple[int, int]]) -> Runs:
-    """*runs*, which may touch or overlap, as Runs."""
-    merged: list[tuple[int, int]] = []
-    for first, end in sorted(runs):
-        if merged and first <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((first, end))
-    return tuple(merged)
+        return tuple(idset.merged(run for run, _ in runs))

@@ -57,11 +57,11 @@ class HostIndex:
             before, idlist, after = piece.around()
             names.update([before + i + after for i in idlist.single()])
             for first, last, width in idlist.ranges:
-                ranges.setdefault((before, after, width), []).append((first, last))
+                ranges.setdefault((before, after, width), []).append((first, last + 1))
         ranks += self._called(names)
         mask = 0
         for (before, after, width), numbers in ranges.items():
-            for block, others in self._numbered(before, after, width, _merged(numbers)):
+            for block, others in self._numbered(before, after, width, idset.merged(numbers)):
                 mask |= block
                 ranks += others
         return mask | idset.from_ids(ranks)
@@ -101,15 +101,15 @@ class HostIndex:
     ) -> Iterator[tuple[int, list[int]]]:
         """The ranks on hosts with one of *numbers* between two texts: a mask, and other ranks.
 
-        *numbers* are ranges that do not overlap: first and last. They have *width* or more digits.
+        *numbers* are runs in order (see idset). They have *width* or more digits.
         """
         room = self._longest - len(before) - len(after)
         head, tail = before.translate(_PATTERN), after.translate(_PATTERN)
         # Among names of one pattern, all names with the same front and a number in a range are
         # neighbours. Names with the same end are, too, if the pattern determines the end.
         turned = len(after) if "0" in tail else 0
-        for first, last in numbers:
-            least = max(width, len(str(first)))
+        for first, end in numbers:
+            last, least = end - 1, max(width, len(str(first)))
             for digits in range(least, min(max(width, len(str(last))), room) + 1):
                 pattern = f"{head}{'0' * digits}{tail}"
                 if pattern not in self._ranks_of_pattern:
@@ -182,22 +182,22 @@ class _Ids:
         self.ranges: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
         widths: dict[int, list[tuple[int, int]]] = {}
         for first, last, width in idlist.ranges:
-            widths.setdefault(width, []).append((first, last))
+            widths.setdefault(width, []).append((first, last + 1))
         for width, ranges in widths.items():
-            firsts, lasts = zip(*_merged(ranges))
-            self.ranges.append((width, firsts, lasts))
+            firsts, ends = zip(*idset.merged(ranges))
+            self.ranges.append((width, firsts, ends))
         lengths = [max(width, len(str(firsts[0]))) for width, firsts, _ in self.ranges]
         self.least, self.most = min(chain(lengths, map(len, self.single))), idlist.width
 
     def among(self, texts: set[str]) -> set[str]:
         """Those of *texts*, which are all digits, that are an id."""
         hosts = texts & self.single
-        for width, firsts, lasts in self.ranges:
+        for width, firsts, ends in self.ranges:
             for text in texts:
                 if len(text) == width or (len(text) > width and text[0] != "0"):
                     number = int(text)
                     i = bisect_right(firsts, number)
-                    if i and number <= lasts[i - 1]:
+                    if i and number < ends[i - 1]:
                         hosts.add(text)
         return hosts
 
@@ -247,17 +247,3 @@ def _split(
 def _turned(name: str, number: int) -> str:
     """*name* with its last *number* characters in front."""
     return name[len(name) - number :] + name[: len(name) - number] if number else name
-
-
-def _merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Ranges (first and last) in ascending order, with those joined that touch or overlap."""
-    start, end = 0, -1
-    for first, last in sorted(ranges):
-        if first > end + 1:
-            if end >= start:
-                yield start, end
-            start, end = first, last
-        elif last > end:
-            end = last
-    if end >= start:
-        yield start, end

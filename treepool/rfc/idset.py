@@ -173,6 +173,19 @@ def from_runs(parts: Iterable[tuple[int, int]]) -> int:
 _FEW = 16
 
 
+def merged(parts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Runs (first id, and the id after the last) in ascending order; those that touch as one."""
+    start = stop = -1
+    for first, end in sorted(parts):
+        if first > stop:
+            if stop > start:
+                yield start, stop
+            start = first
+        stop = max(stop, end)
+    if stop > start:
+        yield start, stop
+
+
 def union(masks: Iterable[int]) -> int:
     """The union of *masks*."""
     everything = 0
