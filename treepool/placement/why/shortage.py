@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Optional, Sequence
 
+import attrs
+
 from treepool.errors import Reason
-from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique
+from treepool.placement.gpus.graph import graph_of, largest_clique
 from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.on_node.levels import has_memory, usable_gpus
+from treepool.placement.on_node.levels import amount_levels, asked_of, has_memory, usable_gpus
+from treepool.placement.on_node.search import meets_demand
 from treepool.placement.request.need import Demand, Need
 from treepool.rfc import idset
 from treepool.rfc.links import ANY_FAST
@@ -38,7 +41,8 @@ def why_no_amount(need: Need, where: str, places: Sequence[Place]) -> Optional[R
         or _why_no_gpu_memory(need, kind, places)
         or _why_not_joined(need, where, places)
     )
-    if reason is not None or any(_has(need, place) for place in places):
+    hosts = ((d, amount_levels(t, asked_of(d, need), d)) for t, d in places)
+    if reason is not None or any(d in able and has_memory(d, need) for d, able in hosts):
         return reason
     all_of = [amount(need.cores, "core")] if need.cores else []
     if need.gpus:
@@ -57,23 +61,10 @@ def why_no_whole(need: Need, name: str, places: Sequence[Place]) -> Optional[Rea
         return Reason("gpu-memory", message, name, need.gpu_memory)
     if need.demand is None:
         return None
-    for node_type, domain in places:
-        graph = graph_of(node_type.links, need.demand)
-        if graph is None or has_clique(graph, domain.gpus, idset.size(domain.gpus)):
-            return None
+    joined = attrs.evolve(need, gpu_memory=0)
+    if any(meets_demand(t, d.gpus, joined) for t, d in places):
+        return None
     return Reason("links", f"no {name} has all its GPUs joined by {links(need.demand)}", name)
-
-
-def _has(need: Need, place: Place) -> bool:
-    node_type, domain = place
-    usable = domain.gpus & usable_gpus(node_type, domain, need)
-    graph = graph_of(node_type.links, need.demand)
-    return (
-        domain.ncores >= need.cores
-        and idset.size(usable) >= need.gpus
-        and has_memory(domain, need)
-        and (graph is None or has_clique(graph, usable, need.gpus))
-    )
 
 
 def _slices(domains: Sequence[Domain]) -> str:
