@@ -5,7 +5,7 @@ A decision reports exactly the choice that an allocation would get. It allocates
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Mapping, Optional
 
 import attrs
 
@@ -79,18 +79,7 @@ def why_insufficient(situation: Situation, request: Request) -> Optional[Reason]
 
     None if no single number explains it, as when slots fit, but not where the request wants them.
     """
-    up = situation.index.up
-    free: dict[NodeState, Optional[NodeType]] = {}
-    types: list[Optional[NodeType]] = [None] * len(situation.inventory.types)
-    for rank, state in enumerate(situation.index.state_of):
-        if state is None or not up[rank]:
-            continue
-        if state not in free:
-            free[state] = (
-                free_part(state, request.ask) if state.idle or not request.ask.whole else None
-            )
-        types[rank] = free[state]
-    return _why(situation, request, types)
+    return _why(situation, request, situation.index.buckets)
 
 
 def why_passed_over(situation: Situation, request: Request, state: NodeState) -> Optional[Reason]:
@@ -99,28 +88,31 @@ def why_passed_over(situation: Situation, request: Request, state: NodeState) ->
     None if no single number explains it.
     """
     ranks = situation.index.buckets.get(state, 0)
-    if not ranks or (request.ask.whole and not state.idle):
-        return None
-    types: list[Optional[NodeType]] = [None] * len(situation.inventory.types)
-    types[idset.lowest(ranks)] = free_part(state, request.ask)
-    return _why(situation, attrs.evolve(request, constraint=None, same=None), types)
+    anywhere = attrs.evolve(request, constraint=None, same=None)
+    return _why(situation, anywhere, {state: ranks & -ranks})
 
 
 def _why(
-    situation: Situation, request: Request, types: list[Optional[NodeType]]
+    situation: Situation, request: Request, buckets: Mapping[NodeState, int]
 ) -> Optional[Reason]:
-    """Why a pool of idle nodes of *types*, by rank, could not serve *request*.
+    """Why a pool of idle nodes could not serve *request* that have what is free in *buckets*.
 
     They are without the cores that are kept from it.
     """
+    types: list[Optional[NodeType]] = [None] * len(situation.inventory.types)
+    there = 0
+    for state, ranks in buckets.items():
+        if state.idle or not request.ask.whole:
+            there |= ranks
+            part = free_part(state, request.ask)
+            for rank in idset.iterate(ranks):
+                types[rank] = part
     asked, request = request, attrs.evolve(request, ask=request.ask.but(spare=0))
     inventory = attrs.evolve(situation.inventory, types=types, states=StateTable())
     tried = [request]
     if request.same is not None and request.same.required:
         tried = [narrowed(request, name) for name in members(request.same.family, inventory)]
-    withins = [inventory.matching(one.constraint) for one in tried]
-    there = idset.from_ids(rank for rank, node_type in enumerate(types) if node_type is not None)
-    if not any(within & there for within in withins):
+    if not any(inventory.matching(one.constraint) & there for one in tried):
         return None
     idle = Situation(inventory, inventory.idle_index, situation.policy)
     if request.same is None and idle.choice(request).selection is not None:
