@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from treepool.errors import InvalidKey, InvalidR
 from treepool.rfc import findings, idset
+from treepool.rfc.constraint import FORBIDDEN
 from treepool.rfc.rset import (
-    ILLEGAL_IN_PROPERTY,
     ResourceSet,
     RLiteEntry,
     _Reader,
@@ -308,7 +308,7 @@ def test_a_problem_has_a_pointer_and_a_reason(change, expected):
     assert problems(changed(change))[0] == expected
 
 
-@pytest.mark.parametrize("illegal", sorted(ILLEGAL_IN_PROPERTY))
+@pytest.mark.parametrize("illegal", sorted(FORBIDDEN))
 def test_a_property_name_has_none_of_the_illegal_characters(illegal):
     (line,) = problems(changed(lambda R, e: e.update(properties={f"a{illegal}b": "0"})))
     assert line.endswith(f"a property name may not have {illegal}")

@@ -15,7 +15,7 @@ hold.
 from __future__ import annotations
 
 from collections import deque
-from typing import Callable, Iterable, Mapping
+from typing import Callable, Iterable, Mapping, Optional
 
 import attrs
 
@@ -50,7 +50,7 @@ MAX_IN_PRODUCTS = 32
 MAX_TEXT = 1 << 22
 
 #: Characters that RFC 20 forbids in a property name. A leading "^" is a negation here.
-_FORBIDDEN = frozenset("!&'\"^`|()")
+FORBIDDEN = frozenset("!&'\"^`|()")
 
 
 @attrs.frozen(cache_hash=True)
@@ -64,6 +64,12 @@ class Constraint:
     operator: str = "and"
     texts: tuple[str, ...] = ()
     parts: tuple[Constraint, ...] = ()
+
+
+def with_property(constraint: Optional[Constraint], name: str) -> Constraint:
+    """*constraint*, and that the ranks have property *name*."""
+    one = Constraint("properties", (name,))
+    return one if constraint is None else Constraint("and", parts=(one, constraint))
 
 
 def parse(value: object, pointer: str = "/attributes/system/constraints") -> Constraint:
@@ -186,7 +192,7 @@ class _Reader:
         name = text[1:] if text.startswith("^") else text
         if not name:
             self.findings.note(at, "a property name is not empty")
-        for character in sorted(_FORBIDDEN.intersection(name)):
+        for character in sorted(FORBIDDEN.intersection(name)):
             message = f"{character} is not allowed in property {shown(text)}"
             self.findings.note(at, message)
 

@@ -21,12 +21,10 @@ import attrs
 
 from treepool.errors import InvalidHostlist, InvalidKey, InvalidR, Problem
 from treepool.rfc import document, hostlist, idset, scheduling
+from treepool.rfc.constraint import FORBIDDEN
 from treepool.rfc.findings import Findings, Readers, plain_json, pointer_to, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.scheduling import SchedulingKey
-
-#: Characters that RFC 20 forbids in a property name.
-ILLEGAL_IN_PROPERTY = frozenset("!&'\"^`|()")
 
 #: Ranks are below this number, several times the nodes of the largest machine. Pools keep lists by
 #: rank: a rank of 4,000,000 would cost 300 MB.
@@ -282,7 +280,7 @@ class _Reader:
 
     def property_name(self, name: str, at: str) -> None:
         """Check the name of a property (RFC 20: UTF-8, without some characters)."""
-        illegal = sorted(ILLEGAL_IN_PROPERTY.intersection(name))
+        illegal = sorted(FORBIDDEN.intersection(name))
         if not name:
             self.findings.note(pointer_to(at, name), "a property needs a name")
         if illegal:

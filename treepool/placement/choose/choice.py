@@ -33,7 +33,7 @@ from treepool.placement.on_node.fit import assess, possible, work_of
 from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
-from treepool.rfc.constraint import Constraint
+from treepool.rfc.constraint import Constraint, with_property
 
 #: For how many requests a situation keeps the rooms in domains above the nodes; and for how many
 #: domains in all, because the plan has 64 situations.
@@ -275,9 +275,4 @@ def by_fit(rooms: Rooms, wanted: int, local: bool) -> list[int]:
 
 def narrowed(request: Request, name: str) -> Request:
     """*request* restricted to the nodes with property *name*."""
-    return attrs.evolve(request, constraint=_with(request.constraint, name), same=None)
-
-
-def _with(constraint: Optional[Constraint], name: str) -> Constraint:
-    one = Constraint("properties", (name,))
-    return one if constraint is None else Constraint("and", parts=(one, constraint))
+    return attrs.evolve(request, constraint=with_property(request.constraint, name), same=None)

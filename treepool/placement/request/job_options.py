@@ -377,13 +377,15 @@ _LINK = f"{', '.join(FAST)}, {ANY_FAST} or a number of GB/s"
 def _check_link(value: object) -> str:
     if isinstance(value, str):
         return "" if value in (*FAST, ANY_FAST) else _LINK
-    good = isinstance(value, (int, float)) and number(value) and 0 < value <= _MAX_GBPS
-    return "" if good else _LINK
+    return _positive(_MAX_GBPS, _LINK, whole=False)(value)
 
 
-def _check_memory(value: object) -> str:
-    good = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_GIB
-    return "" if good else "a number of GiB"
+def _positive(most: float, what: str, whole: bool = True) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        good = isinstance(value, (int, float)) and number(value) and 0 < value <= most
+        return "" if good and (type(value) is int or not whole) else what
+
+    return check
 
 
 def _check_flag(value: object) -> str:
@@ -404,27 +406,17 @@ def _check_segment(value: object) -> str:
     return "" if good else "a locality and a number of nodes, such as switch:16"
 
 
-def _check_wait(value: object) -> str:
-    good = isinstance(value, (int, float)) and number(value) and 0 < value <= _MAX_WAIT
-    return "" if good else "a number of seconds"
-
-
-def _check_switches(value: object) -> str:
-    good = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9
-    return "" if good else "a number of domains"
-
-
 #: For each option, a function that returns what a value should be, or "" if the value is valid.
 CHECKS: dict[str, Callable[[object], str]] = {
     **{name: _one_of(values) for name, values in SAYS.items()},
     "level": _check_name,
     "gpu_link": _check_link,
-    "gpu_memory": _check_memory,
+    "gpu_memory": _positive(_MAX_GIB, "a number of GiB"),
     "unified_memory": _check_flag,
     "allow_cxl": _check_flag,
     "same": _check_same,
     "within": _check_name,
     "segment": _check_segment,
-    "wait": _check_wait,
-    "switches": _check_switches,
+    "wait": _positive(_MAX_WAIT, "a number of seconds", whole=False),
+    "switches": _positive(10**9 - 1, "a number of domains"),
 }

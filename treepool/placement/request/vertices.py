@@ -35,7 +35,7 @@ from treepool.placement.request.slot import (
     refused,
     with_demands,
 )
-from treepool.rfc.constraint import Constraint
+from treepool.rfc.constraint import Constraint, with_property
 from treepool.rfc.count import Count
 from treepool.rfc.findings import shown
 from treepool.rfc.jobspec import Jobspec, Vertex
@@ -160,7 +160,9 @@ class _Reader:
         if below:
             levels += [Level(SLOT, slot.count, groups=True), *below]
         levels = [Level(w.locality, _ONE) for w in options.within if w.domains == 1] + levels
-        constraint = _with_property(jobspec.constraint, options)
+        constraint = jobspec.constraint
+        if options.unified_memory:
+            constraint = with_property(constraint, job_options.UNIFIED)
         growing = tuple(sorted(self.slots.growing, key=lambda g: g.depth))
         return Request(
             ask,
@@ -348,11 +350,3 @@ class _Reader:
             raise refused(parent, "there is no node below")
         # All nodes of a domain: at least one.
         return levels, Vertex(NODE, Count(1, None), pointer=parent.pointer) if levels else None
-
-
-def _with_property(constraint: Optional[Constraint], options: JobOptions) -> Optional[Constraint]:
-    """*constraint* combined with the property that ``unified_memory`` asks for, if it is set."""
-    if not options.unified_memory:
-        return constraint
-    unified = Constraint("properties", (job_options.UNIFIED,))
-    return unified if constraint is None else Constraint("and", parts=(unified, constraint))
