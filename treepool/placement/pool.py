@@ -75,7 +75,7 @@ class Pool:
         up = idset.flags(inventory.ranks, inventory.ranks.bit_length())
         index = NodeIndex(inventory.idle_states(), up)
         self._situation = Situation(inventory, index, policy)
-        self._feasibility = Feasibility(inventory, policy, self._situation.given_up)
+        self._feasibility = Feasibility(self._situation)
         self._jobs: dict[int, Job] = {}
         self._starttime = resource_set.starttime
         self._expiration = resource_set.expiration
@@ -279,10 +279,9 @@ class Pool:
         values, weights, policy = chosen(options, self.inventory.fabric)
         # Another object: who follows the pool sees that answers may be others. What is known of
         # the nodes stays, and with their fabric what the index counts.
-        inventory = copy(self.inventory)
-        given_up = self._situation.given_up
-        situation = Situation(inventory, self._situation.index, policy, given_up=given_up)
-        new = (situation, Feasibility(inventory, policy, given_up), values, weights)
+        now = self._situation
+        situation = Situation(copy(now.inventory), now.index, policy, given_up=now.given_up)
+        new = (situation, Feasibility(situation), values, weights)
         self._changed()
         self._situation, self._feasibility, self.options, self.weights = new
 
@@ -444,9 +443,8 @@ class Pool:
     def _replace(self, inventory: Inventory, index: NodeIndex) -> None:
         """Let the pool have other nodes."""
         _, _, policy = chosen(self.options, inventory.fabric)
-        given_up = self._situation.given_up
-        situation = Situation(inventory, index, policy, given_up=given_up)
-        feasibility = Feasibility(inventory, policy, given_up)
+        situation = Situation(inventory, index, policy, given_up=self._situation.given_up)
+        feasibility = Feasibility(situation)
         self._changed()
         self._situation, self._feasibility = situation, feasibility
 

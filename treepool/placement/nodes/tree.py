@@ -136,6 +136,8 @@ class NodeType:
     #: is asked in a realm takes GPUs of that realm only.
     realm: dict[Domain, Domain] = attrs.field(init=False)
     named: dict[str, tuple[Domain, ...]] = attrs.field(init=False)
+    #: The place of each domain, parents before children.
+    order: dict[Domain, int] = attrs.field(init=False)
 
     def gpus_with(self, memory: int) -> int:
         """The GPUs that are known to have at least *memory* bytes; all GPUs if it is 0."""
@@ -173,6 +175,10 @@ class NodeType:
             if domain is not self.root:
                 names.setdefault(domain.name, []).append(domain)
         return {name: tuple(domains) for name, domains in names.items()}
+
+    @order.default
+    def _places(self) -> dict[Domain, int]:
+        return {domain: place for place, domain in enumerate(self.root.walk())}
 
 
 def part_of(node_type: NodeType, cores: int, gpus: int) -> NodeType:

@@ -30,7 +30,6 @@ class SuitableDomains:
         self.ledger = ledger
         self.local = local
         self.able = able
-        self.order = _order(node_type)
 
     def singly(self, scope: Domain, part: Part) -> list[Domain]:
         """The domains in *scope* for *part*, each chosen on its own, the preferred first."""
@@ -125,7 +124,7 @@ class SuitableDomains:
         for at in self.node_type.around[domain]:
             if at is scope:
                 break
-            steps.append((*self.ledger.free_in(at), self.order[at]))
+            steps.append((*self.ledger.free_in(at), self.node_type.order[at]))
         return steps[::-1]
 
     def group_levels(self, part: Part) -> dict[Domain, int]:
@@ -143,12 +142,3 @@ class SuitableDomains:
             return levels_of(self.node_type.root, hosts)
 
         return remembered(self.node_type.levels, MAX_MEMO, (part, "group"), compute)
-
-
-def _order(node_type: NodeType) -> dict[Domain, int]:
-    """The place of each domain in the order of the tree."""
-
-    def compute() -> dict[Domain, int]:
-        return {domain: place for place, domain in enumerate(node_type.parent)}
-
-    return remembered(node_type.levels, MAX_MEMO, "order", compute)

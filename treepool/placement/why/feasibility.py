@@ -11,11 +11,9 @@ from treepool.errors import InfeasibleRequest, Reason, TooComplex
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.fitness import Fitness, Weights
-from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.selection import Choice
 from treepool.placement.choose.strict import strict
-from treepool.placement.effort import TOO_COMPLEX, GivenUp, remembered
-from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.effort import TOO_COMPLEX, remembered
 from treepool.placement.request.vertices import Request
 from treepool.placement.why.infeasible import why_infeasible
 
@@ -26,10 +24,10 @@ MAX_REASONS = 1024
 class Feasibility:
     """What an idle pool of some nodes could serve; copies of a pool share it."""
 
-    def __init__(self, inventory: Inventory, policy: Policy, given_up: GivenUp) -> None:
-        self._inventory = inventory
-        self._policy = policy
-        self._given_up = given_up
+    def __init__(self, situation: Situation) -> None:
+        self._inventory = situation.inventory
+        self._policy = situation.policy
+        self._given_up = situation.given_up
         self._reasons: dict[Request, Optional[Reason]] = {}
         self._fitness: dict[Request, Optional[Fitness]] = {}
         self._strict: dict[Request, Request] = {}
