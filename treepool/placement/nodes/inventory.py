@@ -16,7 +16,6 @@ from treepool.placement.nodes.compile import flat_topo
 from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.node_types import types_of
-from treepool.placement.nodes.properties import Properties
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import constraint as rfc31
@@ -47,7 +46,6 @@ class Inventory:
     types: list[Optional[NodeType]]
     hosts: list[str]
     entries: list[int]
-    properties: Properties
     states: StateTable = attrs.field(factory=StateTable)
     #: Answers of choose.candidates.split_on().
     split: dict[Any, frozenset[NodeType]] = attrs.field(factory=dict, init=False)
@@ -71,8 +69,7 @@ class Inventory:
         for rank, host in zip(idset.iterate(ranks), resource_set.hosts):
             hosts[rank] = host
         types = types_of(resource_set.entries, key, entries)
-        properties = Properties(resource_set.properties, width, ranks)
-        return cls(resource_set, key, types, hosts, entries, properties)
+        return cls(resource_set, key, types, hosts, entries)
 
     @property
     def ranks(self) -> int:
@@ -105,6 +102,15 @@ class Inventory:
         if self.key is None or self.key.fabric is None:
             return None
         return Fabric.of(self.key.fabric, self.ranks, len(self.types))
+
+    @cached_property
+    def inherited(self) -> list[tuple[str, int]]:
+        """The properties that the R of a job inherits, sorted, each with its ranks (bitmask).
+
+        They are all except those with a leading ``+`` (RFC 20).
+        """
+        having = sorted(self.resource_set.properties.items())
+        return [(name, mask) for name, mask in having if not name.startswith("+")]
 
     @cached_property
     def _families(self) -> dict[str, Fabric]:
@@ -177,7 +183,6 @@ class Inventory:
             types,
             self.hosts,
             _entries_after(self.key, kept, self.entries),
-            self.properties,
             self.states,
         )
 

@@ -67,7 +67,7 @@ def job_R(
         "nodelist": [hostlist.encode([inventory.hosts[rank] for rank in ranks])],
         "nslots": nslots,
     }
-    properties = inventory.properties.of(ranks)
+    properties = _properties(inventory, ranks)
     if properties:
         execution["properties"] = properties
     execution["starttime"] = starttime
@@ -118,6 +118,13 @@ def _allocated(inventory: Inventory, parts: Sequence[Held]) -> list[dict[str, An
         allocated_entry(idset.encode_ids(sorted(ranks)), *ids, *site)
         for (ids, site), ranks in groups.items()
     ]
+
+
+def _properties(inventory: Inventory, ranks: tuple[int, ...]) -> dict[str, str]:
+    """The properties that some of *ranks* (ascending) have, and which of them, as RFC 22 text."""
+    here, text = idset.from_ids(ranks), idset.encode_ids(ranks)
+    found = ((name, mask & here) for name, mask in inventory.inherited)
+    return {name: text if mask == here else idset.encode(mask) for name, mask in found if mask}
 
 
 def _topo_ids(ids: int, physical: Optional[Sequence[int]]) -> int:
