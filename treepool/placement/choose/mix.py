@@ -95,10 +95,8 @@ class Mix:
             return usable.usable_of(node_type, cores, gpus)
         return round(self._counted(node_type, cores, gpus)[1])
 
-    def most_usable(self, state: NodeState, ncores: int, ngpus: int) -> int:
-        """An upper bound of what is usable on *state* after *ncores* and *ngpus* are taken."""
-        if not self.kinds:
-            return usable.most_usable(state, ncores, ngpus)
+    def most_usable(self, state: NodeState, ngpus: int) -> int:
+        """An upper bound of what is usable on *state* after *ngpus* are taken."""
         left = idset.size(state.gpus & state.type.root.open_gpus) - ngpus
         return min(self.usable(state), left * PER_GPU)
 

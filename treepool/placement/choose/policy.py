@@ -166,7 +166,7 @@ class Packing(Policy):
             wasted = before - after - taken
             broken = state.idle and taken < free and after < before
         elif ask.exact:
-            after = mix.most_usable(state, ask.min_cores, ask.min_gpus)
+            after = mix.most_usable(state, ask.min_gpus)
             wasted = before - after - ask.min_gpus * PER_GPU
         lost = LOST_OF_MIX if mix.kinds else LOST
         cost = _OFFSET + before + 2 * root.ngpus * PER_GPU + lost * wasted

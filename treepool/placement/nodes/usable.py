@@ -34,36 +34,15 @@ def usable_of(node_type: NodeType, cores: int, gpus: int) -> int:
     """The usable GPUs on a node of *node_type* where *cores* and *gpus* are free."""
     found = 0
     for fair, places in _places(node_type).items():
-        found += _used(fair, places, cores, gpus) * PER_GPU // fair
+        # The cores that the free GPUs can use, if each uses its fair share.
+        used = (min(idset.size(g & gpus) * fair, idset.size(c & cores)) for c, g in places)
+        found += sum(used) * PER_GPU // fair
     return found
 
 
 def stranded(node_type: NodeType, cores: int, gpus: int) -> int:
     """The free GPUs there that are not usable, in parts of PER_GPU."""
     return idset.size(gpus & node_type.root.open_gpus) * PER_GPU - usable_of(node_type, cores, gpus)
-
-
-def most_usable(state: NodeState, ncores: int, ngpus: int) -> int:
-    """An upper bound of what is usable on *state* after *ncores* and *ngpus* are taken somewhere.
-
-    It is found without a look at where they could be taken.
-    """
-    left = idset.size(state.gpus & state.type.root.open_gpus) - ngpus
-    most = min(usable(state), left * PER_GPU)
-    by_share = _places(state.type)
-    if len(by_share) == 1:
-        ((fair, places),) = by_share.items()
-        used = _used(fair, places, state.cores, state.gpus)
-        spare = state.ncores - used  # cores that no GPU needs are taken first, at best
-        most = min(most, (used - max(0, ncores - spare)) * PER_GPU // fair)
-    return most
-
-
-def _used(fair: int, places: tuple[_Place, ...], cores: int, gpus: int) -> int:
-    """The cores that the free GPUs in *places* can use, if each uses its *fair* share."""
-    return sum(
-        min(idset.size(among & gpus) * fair, idset.size(near & cores)) for near, among in places
-    )
 
 
 def _places(node_type: NodeType) -> _Places:
