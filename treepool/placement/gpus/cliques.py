@@ -24,9 +24,6 @@ MOST_SETS = 20_000
 #: How many vertices each of several equal sets weighs as much as: these are compared afterwards.
 WEIGHT_OF_A_SET = 50
 
-#: With more distinct pair values than this, sorting partners is faster than counting them.
-FEW_STEPS = 8
-
 
 def clique(adjacent: Sequence[int], among: int, size: int) -> Optional[int]:
     """Some clique of *size* vertices in bitmask *among*, None if there is none.
@@ -114,18 +111,6 @@ class _Search:
         self.best: list[int] = []
         self.twice_most = 0
         self.weighed = 0
-        values = sorted({0}.union(*links))
-        #: For each distinct link above zero, ascending: (its difference to the one before it; for
-        #: each vertex, the bitmask of the vertices that it has at least this link with).
-        self.steps = [
-            (
-                value - less,
-                [sum(1 << w for w, link in enumerate(row) if link >= value) for row in links],
-            )
-            for less, value in zip(values, values[1:])
-        ]
-        if len(self.steps) >= FEW_STEPS:
-            self.steps = []
 
     def extend(self, chosen: int, twice: int, left: list[tuple[int, int]], wanted: int) -> None:
         """Try all ways to add *wanted* of the vertices *left* to *chosen*.
@@ -171,13 +156,8 @@ class _Search:
         for own, vertex in left:
             if size(self.adjacent[vertex] & mask) < partners:
                 continue
-            bound = 2 * own
-            for more, masks in self.steps:
-                number = size(masks[vertex] & mask)
-                bound += more * (number if number < partners else partners)
-            if not self.steps:
-                row = self.links[vertex]
-                bound += sum(sorted([row[w] for _, w in left])[len(left) - partners :])
-            found.append((bound, own, vertex))
+            row = self.links[vertex]
+            best = sorted([row[w] for _, w in left])[len(left) - partners :]
+            found.append((2 * own + sum(best), own, vertex))
         found.sort(key=lambda item: (-item[0], item[2]))
         return found
