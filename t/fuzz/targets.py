@@ -395,7 +395,7 @@ def _snapshot(data):
         pool = found.pool(since=found.time)
         assert all(pool.has_job(holder.jobid) for holder in found.holders())
     found.windows_since(found.time)
-    _ = found.rules, found.stopped, found.drawn, found.names
+    _ = found.rules, found.stopped, found.jobs
     for job in found.pending:
         found.owner_of(job)
 

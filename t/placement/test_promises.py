@@ -632,6 +632,7 @@ def test_thousands_of_requests_that_all_differ_make_no_long_step(shape):
             lines.count = 0
 
 
+@pytest.mark.depth
 def test_it_takes_no_longer_to_add_a_job_if_thousands_wait_for_nodes_that_are_down():
     site = site_of(nodes=2)
     site.lose("1")
@@ -642,6 +643,7 @@ def test_it_takes_no_longer_to_add_a_job_if_thousands_wait_for_nodes_that_are_do
         site.submit(3001, "node=2/slot/core=8")
 
 
+@pytest.mark.depth
 def test_the_first_jobs_of_a_queue_are_found_behind_thousands_that_wait_for_nodes_that_are_down():
     site = site_of("conservative", nodes=2)
     site.runs(1, "slot/core=4", NOW + 100, constraints={"ranks": ["0"]})
@@ -667,6 +669,7 @@ def test_it_takes_no_longer_to_add_a_job_if_thousands_like_it_have_other_lengths
         site.submit(3002, "slot/core=8", 5000.5)
 
 
+@pytest.mark.depth
 @pytest.mark.parametrize("shape", ["node=1152/slot/core=8", "slot=9216/core=1"])
 def test_requests_for_all_nodes_that_all_differ_make_no_long_step_when_a_node_goes_down(shape):
     site = site_of(nodes=1152)
@@ -680,6 +683,7 @@ def test_requests_for_all_nodes_that_all_differ_make_no_long_step_when_a_node_go
     assert not site.running
 
 
+@pytest.mark.depth
 def test_requests_that_can_never_be_served_any_more_make_no_long_step_beside_thousands_of_jobs():
     site = site_of(nodes=2, fast="1")
     site.runs(1, "slot=2/node{x}", NOW + 1000)
