@@ -12,7 +12,7 @@ from typing import Any, Iterable
 from hypothesis import HealthCheck, settings
 
 #: Examples of a property test that asks for no number of its own, by profile.
-CI, CHECK = 100, 5
+CI, CHECK = 100, 4
 
 #: Timings never decide a test.
 _TIMELESS = {
@@ -34,6 +34,6 @@ def examples(number: int) -> int:
     return max(1, number * settings.default.max_examples // CI)
 
 
-def some(cases: Iterable[Any], one_in: int = 5) -> list[Any]:
+def some(cases: Iterable[Any], one_in: int = 8) -> list[Any]:
     """Cases of a table in which each is like many others: all of them in ``ci``, else a share."""
     return list(cases)[:: 1 if deep() else one_in]
