@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from depth import some
 from made import alloc, asked, nodes
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidOption
 from treepool.placement.pool import Pool
@@ -33,7 +34,7 @@ def cores_of(allocation):
     ]
 
 
-@pytest.mark.parametrize("gpu_cores", [1, 2, 3])
+@pytest.mark.parametrize("gpu_cores", some([2, 1, 3]))
 def test_however_full_jobs_without_gpus_make_it_each_gpu_can_have_its_cores(gpu_cores):
     """The promise, one job after another, whatever the sizes of the jobs without GPUs are."""
     for seed in range(20):
