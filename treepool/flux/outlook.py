@@ -2,8 +2,8 @@
 
 The first jobs of a line are planned on a copy of the pool, so that what happens meanwhile does not
 end it. The copy serves all who ask within a few seconds, and the annotations until the queue
-changes. One task is done at a time. Whoever waits
-for its end does the next steps of it: who began it may have used up his share of the time.
+changes. One task is done at a time. Whoever waits for its end does the next steps of it: who began
+it may have used up his share of the time.
 """
 
 from __future__ import annotations

@@ -19,14 +19,13 @@ from treepool.flux import client
 from treepool.flux.client import user_name
 from treepool.flux.live import Live, looked_up
 from treepool.flux.windownames import user_id
-from treepool.placement.held import HELD_BACK, held_in
+from treepool.placement.held import HELD_BACK, ByRank, add_held, alike
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import CENTURY
 from treepool.placement.request import job_options
-from treepool.rfc import idset, jobspec
+from treepool.rfc import jobspec
 from treepool.rfc.findings import Findings
 from treepool.rfc.queues import Queues
-from treepool.rfc.rset import RLiteEntry, merge_entries
 from treepool.rfc.shape import format_shape
 from treepool.rfc.shapetoken import DEFAULT_LABEL
 from treepool.rfc.windows import WindowEntry
@@ -181,5 +180,7 @@ def _queues(handle: Any, rules: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _together(several: Iterable[tuple[Held, ...]]) -> tuple[Held, ...]:
     """All *several* parts as those of one job."""
-    parts = [part for each in several for part in each]
-    return held_in(merge_entries(RLiteEntry(idset.from_ids(r), c, g) for r, c, g in parts))
+    found: ByRank = {}
+    for parts in several:
+        add_held(found, parts)
+    return tuple(alike(found))

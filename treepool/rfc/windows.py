@@ -81,14 +81,19 @@ def clock(when: float, now: float) -> str:
     return time.strftime("%b %d %H:%M" if then[0] == today[0] else "%Y-%m-%d %H:%M", then)
 
 
+def iso_time(text: str) -> datetime:
+    """The ISO 8601 time in *text*, without a zone if it has no offset; raises ValueError."""
+    # Before 3.11 Python does not know Z.
+    return datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text))
+
+
 def seconds_of_iso(text: str) -> float:
     """The ISO 8601 time in *text*, in seconds since the epoch; raises ValueError.
 
     A time without an offset is local time; a date alone is its midnight.
     """
     try:
-        # Before 3.11 Python does not know Z.
-        when = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text)).timestamp()
+        when = iso_time(text).timestamp()
     except (ValueError, OverflowError, OSError):
         when = -1.0
     if not 0 <= when <= MAX_TIME:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from datetime import datetime, timezone
+from datetime import timezone
 from io import StringIO
 from typing import Callable, Iterator, Optional, Sequence, Union
 
@@ -36,6 +36,7 @@ import attrs
 from treepool.placement.plan.jobs import CENTURY
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
+from treepool.rfc.windows import iso_time
 from treepool.view.trace import (
     MAX_DURATION,
     MAX_ID,
@@ -221,7 +222,7 @@ class _Row:
         """The number in *text*, of *part*; 0 if it is empty."""
         if not text:
             return 0
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= most):
+        if not _is_count(text, most):
             raise self.error(part, f"a whole number up to {most}")
         return int(text)
 
@@ -277,8 +278,8 @@ class _Row:
         return counts["cpu"], counts["node"], typed if gpus is None else gpus
 
 
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_COUNT
+def _is_count(text: str, most: int = MAX_COUNT) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= most
 
 
 def _seconds(text: str) -> Optional[float]:
@@ -297,8 +298,7 @@ def _clock(text: str) -> Optional[float]:
 def _date(text: str) -> Optional[float]:
     """A date and time (ISO 8601)."""
     try:
-        # Before 3.11 Python does not know Z.
-        found = datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text))
+        found = iso_time(text)
     except ValueError:
         return None
     return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
