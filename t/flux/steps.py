@@ -94,7 +94,7 @@ def check_a_job_that_is_cancelled_before_its_turn_is_not_judged_again():
     here.manager.cancel(jobs[0])
     here.rest()
     assert list(here.queue.jobs) == [2]
-    assert not here.scheduler._submissions.held
+    assert not here.scheduler._submissions.deferred
 
 
 def check_a_job_whose_attributes_are_no_table_is_denied():
@@ -116,7 +116,7 @@ def check_a_new_priority_is_forgotten_with_the_request_that_it_was_for():
     assert here.queue.jobs[1].priority == 16
 
 
-def check_a_priority_that_changes_while_a_job_is_held_is_kept():
+def check_a_priority_that_changes_while_a_job_is_deferred_is_kept():
     topology, inbox, numbers = Mock(awaited=0b1, unknown=0b1), Mock(), Mock(refused=0)
     queue = Mock(jobs={}, add=lambda job: None)
     held = Submissions(Mock(), queue, topology, Mock(), Mock(), inbox, Mock(), numbers)
@@ -125,10 +125,10 @@ def check_a_priority_that_changes_while_a_job_is_held_is_kept():
     topology.awaited, topology.unknown = None, 0
     held.release()
     (judge_next,) = inbox.put.call_args.args
-    assert held.is_held(7)
+    assert held.is_deferred(7)
     while judge_next():
         pass
-    assert not held.is_held(7) and not numbers.refused
+    assert not held.is_deferred(7) and not numbers.refused
     assert queue.waiting.call_args.args[:2] == (7, 31)
 
 

@@ -39,7 +39,7 @@ class Source:
     def up_to_date(self):
         return ()
 
-    def is_held_back(self, jobid):
+    def is_deferred(self, jobid):
         return False
 
 def trial(steps):

@@ -58,7 +58,7 @@ class Held:
         self.submissions = Submissions(Mock(), self.queue, self.topology, *rest)
 
     def __len__(self):
-        return self.submissions.held
+        return self.submissions.deferred
 
     def hold(self, jobid, ranks, priority=16):
         self.topology.awaited = ranks

@@ -47,7 +47,7 @@ ANSWERS, QUESTIONS = _imported()
 class Source:
     """A queue on *pool*, in which a job runs and another waits."""
 
-    holds_back = False
+    defers = False
 
     def __init__(self, pool):
         self.pool = pool
@@ -72,7 +72,7 @@ class Source:
     def up_to_date(self):
         return iter(())
 
-    def is_held_back(self, jobid):
+    def is_deferred(self, jobid):
         return False
 
     def configured(self, key, default):

@@ -1,7 +1,6 @@
 """Windows as JSON: which are read, and the pointers of problems."""
 
 import json
-import time
 
 import pytest
 
@@ -91,21 +90,3 @@ def test_a_problem_of_one_of_many_windows_says_which():
         windows.read_all([MAINT] * 1025)
     with pytest.raises(InvalidWindow, match="must be an array"):
         windows.read_all(MAINT)
-
-
-@pytest.mark.parametrize(
-    ("when", "said"),
-    [
-        ((2026, 11, 22, 23, 5), "23:05"),
-        ((2026, 11, 23, 0, 5), "Nov 23 00:05"),
-        ((2026, 11, 21, 12, 0), "Nov 21 12:00"),
-        ((2027, 1, 2, 3, 4), "2027-01-02 03:04"),
-    ],
-)
-def test_a_time_has_its_date_unless_it_is_today_and_its_year_unless_it_is_this_year(when, said):
-    now = time.mktime((2026, 11, 22, 12, 0, 0, 0, 0, -1))
-    assert windows.clock(time.mktime((*when, 0, 0, 0, -1)), now) == said
-
-
-def test_a_time_after_the_last_year_is_shown_as_the_last_time():
-    assert windows.clock(5e17, 0) == windows.clock(windows.MAX_TIME, 0)

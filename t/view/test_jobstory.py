@@ -45,7 +45,7 @@ def test_dependencies_are_named_and_times_are_times():
             "waits: no scheduler is loaded",
             "flux module load sched-treepool",
         ),
-        ({"answer": {"state": "held back"}}, "waits: the topology of some nodes", "have answered"),
+        ({"answer": {"state": "deferred"}}, "waits: the topology of some nodes", "have answered"),
     ],
 )
 def test_what_holds_a_job_back_comes_before_what_it_waits_for(facts, first, second):

@@ -1,7 +1,8 @@
-"""For each kind of node: how it is divided, the slots that fill it and leave
-nothing (so many cores with a GPU, so many slots in a NUMA domain, a socket,
-the node), and what is left of a node that is filled with shapes that people
-ask for by habit: cores and GPUs that no slot has, slots that are not local.
+"""Say for each kind of node which slots fill it and leave nothing, and what others leave.
+It says how the node is divided, the slots that fill it (so many cores with a GPU, so
+many in a NUMA domain, a socket, the node), and what is left of a node that is filled
+with shapes that people ask for by habit: cores and GPUs that no slot has, slots that
+are not local.
 A slot strands GPUs that the jobs to come then cannot use: they are jobs of one
 GPU with its share of the cores, or those of a mix.
 

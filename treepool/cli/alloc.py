@@ -1,6 +1,6 @@
-"""Allocate jobs on an idle cluster, or on what is free in a snapshot, and print what
-each of them gets. Each job gets some of what the jobs before it left free. A job is
-a shape (RFC 46). A job that is refused does not stop those after it.
+"""Print what jobs would get on an idle cluster, or on what is free in a snapshot.
+Each job gets some of what the jobs before it left free. A job is a shape (RFC 46).
+A job that is refused does not stop those after it.
 
 examples:
   treepool alloc 'slot=2/[core=8;gpu=1]' 'slot=1/socket{x}'

@@ -1,4 +1,4 @@
-"""A pool's answer to a shape or a jobspec: an allocation, or one of three kinds of refusal."""
+"""A pool's answer to a shape or a jobspec: an allocation, a refusal, or a hint what was meant."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def allocate_shape(
 
     outcome = _outcome(pool, jobid, spec)
     if isinstance(outcome, Refusal) and outcome.kind == "invalid":
-        outcome = attrs.evolve(outcome, message=outcome.message + files.mistaken(shape))
+        outcome = attrs.evolve(outcome, message=outcome.message + mistaken(shape))
     return Answer(shape, outcome)
 
 
@@ -134,3 +134,12 @@ def with_options(spec: Any, options: Mapping[str, Any]) -> Any:
     for key in reversed(path):
         changed = {**objects.pop(), key: changed}
     return changed
+
+
+def mistaken(word: str) -> str:
+    """What to say of *word*, which was taken for a shape, if one can tell what it is; else ""."""
+    if files.is_file(word):
+        return " (it is a file: -R, --jobspec and --jobs @FILE read files)"
+    if word.count("[") > word.count("]") and ";" not in word:
+        return " (a shell ends a command at ';': put the shape in quotes)"
+    return ""

@@ -1,8 +1,8 @@
-"""Inside a Flux job, run COMMAND bound to what the job has. Each task is pinned to
-its share of the job's cores on the node, sees the GPUs nearest to them first, and
-has the memory policy that --memory asks for. Cores are shared among tasks in
-contiguous pieces, in order. What the job shell has given a task already
-(cpu-affinity=per-task, gpu-affinity=per-task) does not change.
+"""Inside a Flux job, run COMMAND bound to what the job has.
+Each task is pinned to its share of the job's cores on the node, sees the GPUs
+nearest to them first, and has the memory policy that --memory asks for. Cores are
+shared among tasks in contiguous pieces, in order. What the job shell has given a
+task already (cpu-affinity=per-task, gpu-affinity=per-task) does not change.
 
 examples:
   flux run -n8 -c4 -g1 treepool bind -- ./solve input

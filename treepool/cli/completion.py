@@ -1,6 +1,6 @@
-"""Print a script with which a shell completes subcommands, options, their values
-and files. This needs the library shtab: pip install 'treepool[completion]'. The
-script itself needs nothing and starts no program.
+"""Print a script with which a shell completes subcommands, options, values and files.
+This needs the library shtab: pip install 'treepool[completion]'. The script itself
+needs nothing and starts no program.
 
 examples:
   treepool completion bash >~/.local/share/bash-completion/completions/treepool

@@ -1,7 +1,8 @@
-"""Run test vectors. A file of vectors has a cluster and steps, which run in order on
-one pool. Without an argument, run the vectors that come with treepool: those of
-RFC 49 (TVA1-11, TVB1-9) and its own. For a step that fails, print what was
-expected and what came instead.
+"""Run test vectors: RFC 49's, treepool's, or those of a file.
+A file of vectors has a cluster and steps, which run in order on one pool. Without
+an argument, run the vectors that come with treepool: those of RFC 49 (TVA1-11,
+TVB1-9) and its own. For a step that fails, print what was expected and what came
+instead.
 
 --with plays them on another allocator: a program that answers lines of JSON, as
 doc/conformance.md describes, or flux-core's own TreePool.

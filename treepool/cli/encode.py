@@ -1,8 +1,8 @@
-"""Write the RFC 49 scheduling key of real machines: the cores, GPUs and memory of
-each socket and NUMA domain, the links between GPUs, and the switches or racks
-above the nodes. With -R the key is added to that R; without it, a whole R is
-written. Nodes with the same topology share one entry. GPU ids are those that
-jobs will see.
+"""Write the RFC 49 scheduling key of real machines.
+It has the cores, GPUs and memory of each socket and NUMA domain, the links between
+GPUs, and the switches or racks above the nodes. With -R the key is added to that R;
+without it, a whole R is written. Nodes with the same topology share one entry. GPU
+ids are those that jobs will see.
 
 examples:
   treepool encode --local --dry-run           what does this machine look like?

@@ -1,6 +1,7 @@
-"""Say what a job gets and why: where each slot is, and what the nodes that were
-passed over lack. If the job has to wait, name the jobs that must end first. If it
-can never run, say why and list similar shapes that can.
+"""Say what a job gets and why, why it waits, or why it can never run.
+Say where each slot is, and what the nodes that were passed over lack. If the job has
+to wait, name the jobs that must end first. If it can never run, say why and list
+similar shapes that can.
 
 examples:
   treepool explain 'slot=2/[core=8;gpu=1]'
@@ -28,7 +29,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 from treepool.cli import cluster, explainlive, files, instance
-from treepool.cli.answers import Refusal
+from treepool.cli.answers import Refusal, mistaken
 from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json
 from treepool.errors import InvalidInput, InvalidShape
 from treepool.placement.pool import Pool
@@ -102,7 +103,7 @@ def run(arguments: Namespace) -> int:
 
 def _meant(shape: str) -> str:
     """What to say of *shape*, which is none, if it is something else; otherwise ""."""
-    return files.mistaken(shape) or instance.meant_job(shape)
+    return mistaken(shape) or instance.meant_job(shape)
 
 
 def _explain_job(arguments: Namespace) -> int:

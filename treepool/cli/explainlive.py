@@ -77,7 +77,7 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
         answer, closed = client.ask_for(question)
     parts = client.parts_of(answer.get("parts", ()))
     told: Optional[Explanation] = None
-    if answer["verdict"] not in ("now", "held back"):
+    if answer["verdict"] not in ("now", "deferred"):
         system = {  # with what the queue requires, and the site's defaults
             "constraints": answer.get("constraints", constraints),
             "treepool": answer.get("options", question.get("options")),

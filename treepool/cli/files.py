@@ -49,15 +49,6 @@ def is_file(word: str) -> bool:
         return False
 
 
-def mistaken(word: str) -> str:
-    """What to say of *word*, which was taken for a shape, if one can tell what it is; else ""."""
-    if is_file(word):
-        return " (it is a file: -R, --jobspec and --jobs @FILE read files)"
-    if word.count("[") > word.count("]") and ";" not in word:
-        return " (a shell ends a command at ';': put the shape in quotes)"
-    return ""
-
-
 def read_text(path: str, table: bool = False) -> str:
     """The text of a file; raises Stop if it cannot be read, is too long, or is not UTF-8.
 

@@ -1,8 +1,8 @@
-"""Run a trace of jobs under the policies of sched-treepool, without Flux and as fast
-as possible. Print how much of the cluster was in use, how long jobs waited, how
-many slots had their cores and GPUs in one domain, and how many free GPUs were
-stranded: the jobs to come cannot use them. Each --compare adds a policy, each -R a
-cluster, each --add the cluster with more nodes, so that you can choose one.
+"""Run a trace of jobs under the policies of sched-treepool, without Flux.
+It runs as fast as possible. Print how much of the cluster was in use, how long jobs
+waited, how many slots had their cores and GPUs in one domain, and how many free GPUs
+were stranded: the jobs to come cannot use them. Each --compare adds a policy, each -R
+a cluster, each --add the cluster with more nodes, so that you can choose one.
 
 A trace has a JSON object on each line. "submit" and "duration", in seconds, and
 "shape" are required. "limit" (the time limit; by default the duration), "id",

@@ -1,8 +1,8 @@
-"""Show a cluster: what is free, used and stranded (GPUs that are free, and the jobs
-to come cannot use them); a map of its nodes by switch and rack, or in rows; its
-kinds of node; its jobs; and its nodes as boxes of sockets, NUMA domains, cores
-and GPUs, with the jobs that hold them. A box stands for all nodes
-that are alike. Jobs are allocated in order, as by treepool alloc.
+"""Draw a cluster: its numbers, a map, its kinds of node, jobs and nodes.
+The numbers say what is free, used and stranded (GPUs that are free, and the jobs to
+come cannot use them). The map has nodes by switch and rack, or in rows. Nodes are
+boxes of sockets, NUMA domains, cores and GPUs, with the jobs that hold them; a box
+stands for all nodes that are alike. Jobs are allocated in order, as by treepool alloc.
 
 examples:
   treepool show

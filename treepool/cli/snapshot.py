@@ -1,7 +1,7 @@
-"""Write the state of the running instance to a file: its nodes, windows and queues, the
-jobs that run and until when, and the jobs that wait and what they ask for. "treepool
-show", "explain", "alloc" and "replay" answer from this file with --snapshot FILE, on
-any machine, without Flux.
+"""Write the state of the running instance to a file.
+It has nodes, windows and queues, the jobs that run and until when, and the jobs that
+wait and what they ask for. "treepool show", "explain", "alloc" and "replay" answer
+from this file with --snapshot FILE, on any machine, without Flux.
 
 Jobs, users and windows have numbers in place of names, unless --names is given. Names
 of hosts, queues and properties stay. Environment, arguments and paths of jobs are

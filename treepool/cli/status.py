@@ -1,6 +1,7 @@
-"""Show the running Flux instance: how many nodes, cores and GPUs are free or used;
-stranded GPUs, which are free, and the jobs to come cannot use them; how many
-nodes a job may have to fit into one switch or rack; and the windows.
+"""Show in lines what is free and used in the running Flux instance, and by whom.
+It tells how many nodes, cores and GPUs are free or used; stranded GPUs, which are free,
+and the jobs to come cannot use them; how many nodes a job may have to fit into one
+switch or rack; and the windows.
 
 The fitness of a job says how close together it is: 1.00 if an idle cluster could
 not have placed it better.

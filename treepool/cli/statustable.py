@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Iterator, Sequence
 
 from treepool.cli.screen import coloured
-from treepool.rfc.windows import WindowEntry, clock
+from treepool.rfc.times import clock
+from treepool.rfc.windows import WindowEntry
 from treepool.view import windows
 from treepool.view.areas import DomainLine
 from treepool.view.status import GpuLine, JobLine, UserLine

@@ -1,6 +1,6 @@
-"""Read the R of a job, and print the R with which a Flux instance inside that job
-starts (RFC 49, "Sub-instance Initialization"). Ranks count from zero in R_lite
-and in the scheduling key. Hosts and the ids of cores and GPUs do not change.
+"""Print the R with which a Flux instance inside a job starts, from the job's R.
+RFC 49 has it in "Sub-instance Initialization". Ranks count from zero in R_lite and in
+the scheduling key. Hosts and the ids of cores and GPUs do not change.
 
 examples:
   treepool alloc --R 'slot=2/node{x}' | treepool subinstance -

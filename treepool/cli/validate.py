@@ -1,6 +1,6 @@
-"""Check a file: its form, and its meaning, such as ids that two sockets share. Print
-each problem as "JSON POINTER: what is wrong", or, if there is none, one line on
-what the file has. A line that starts with "warning:" names something that is
+"""Check a file: its form, and its meaning, such as ids that two sockets share.
+Print each problem as "JSON POINTER: what is wrong", or, if there is none, one line
+on what the file has. A line that starts with "warning:" names something that is
 legal but probably not meant.
 
 The file is an R (RFC 20) with or without a scheduling key, a scheduling key alone

@@ -1,5 +1,5 @@
-"""Inside a Flux job, check that a task is bound to what the job has. A task is not
-aligned if
+"""Inside a Flux job, check that a task is bound to what the job has.
+A task is not aligned if
 
   - it may run on cores that are not the job's,
   - it spans more NUMA nodes than its share of the cores,

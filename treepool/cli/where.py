@@ -1,7 +1,7 @@
-"""Show where a job is: the address of each node in the fabric, and the domain of each
-task on its node. Nodes are in topology order: those of one switch are next to each
-other, then those of the next switch of the same rack. Flux itself numbers the nodes
-of a job, and through them its tasks, by rank.
+"""Show where a job is: each node's address in the fabric, each task's domain on its node.
+Nodes are in topology order: those of one switch are next to each other, then those
+of the next switch of the same rack. Flux itself numbers the nodes of a job, and
+through them its tasks, by rank.
 
 Inside a job it is that job; in the script of "flux batch" or "flux alloc", and
 anywhere else without --job, it is the whole instance.

@@ -1,8 +1,8 @@
-"""Add, list or remove windows of the running instance. A window takes nodes out for
-maintenance, or keeps them for some users or queues, from one time to another.
-Jobs that would still run when the window starts, and may not use it, do not start
-on its nodes. Jobs that run already go on: "window add" names those that may still
-run when the window starts.
+"""Add, list or remove windows of the running instance.
+A window takes nodes out for maintenance, or keeps them for some users or queues,
+from one time to another. Jobs that would still run when the window starts, and may
+not use it, do not start on its nodes. Jobs that run already go on: "window add"
+names those that may still run when the window starts.
 
 examples:
   flux treepool window add --hosts 'n[0-99]' --start 'tomorrow 8am' --duration 4h --name maint
@@ -26,7 +26,7 @@ from treepool.cli import instance
 from treepool.cli.main import Parser
 from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json, plain, width
 from treepool.errors import InvalidWindow
-from treepool.rfc import windows
+from treepool.rfc import times, windows
 from treepool.rfc.windows import WindowEntry
 from treepool.view.windows import line
 from treepool.view.words import count
@@ -92,7 +92,7 @@ def _add(arguments: Namespace, client: Any) -> int:
     else:
         end = start + instance.read("--duration", arguments.duration, client.seconds_of, "4h")
         if end <= time.time():  # who gives no end is not told of one
-            over = f"the window is over already: it ends at {windows.clock(end, time.time())}"
+            over = f"the window is over already: it ends at {times.clock(end, time.time())}"
             raise Stop(f"argument --start: {arguments.start[:60]!r}: {over}")
     value: dict[str, Any] = {"hosts": arguments.hosts, "start": start, "end": end}
     value["name"] = "window" if arguments.name is None else arguments.name

@@ -1,5 +1,6 @@
-"""What waiting jobs are told, kept up to date: ``t_estimate`` and ``reason_pending`` (RFC 27), and
-``t_reserved``, which is the former where it is a reservation."""
+"""What waiting jobs are told: ``t_estimate``, ``t_reserved`` and ``reason_pending`` (RFC 27).
+
+``t_reserved`` is the ``t_estimate`` of a job that has a reservation."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from treepool.flux.submissions import Submissions
 from treepool.placement.plan.jobs import FAR, JobClass, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import Room, why_waiting
-from treepool.rfc.windows import MAX_TIME
+from treepool.rfc.times import LATEST
 
 #: Seconds between two annotations of a job, unless its estimate changes.
 _INTERVAL = 5.0
@@ -27,7 +28,7 @@ _FIRST, _ROUND = 64, 256
 
 #: Starts from this time on are not told (seconds since the epoch): where it is the year 10000 on
 #: them, ``flux jobs`` fails to show the time, and lists no job at all.
-_AFTER_ALL = MAX_TIME - 86400
+_AFTER_ALL = LATEST - 86400
 
 
 class Annotator:

@@ -67,11 +67,11 @@ class Source(Protocol):
     def up_to_date(self) -> Iterator[None]:
         """Yields until all is known that the scheduler was told before now."""
 
-    def is_held_back(self, jobid: int) -> bool:
-        """Whether a job is held back until the topology of nodes is known."""
+    def is_deferred(self, jobid: int) -> bool:
+        """Whether a job is deferred until the topology of nodes is known."""
 
     @property
-    def holds_back(self) -> bool:
+    def defers(self) -> bool:
         """Whether a job that were submitted now would be."""
 
     def waiting(self, jobid: int, priority: int, userid: int, queue: str, spec: Any) -> Waiting:
@@ -201,8 +201,8 @@ class Answers:
                 yield {"state": "waiting", **known}
             else:  # it started meanwhile, was cancelled, or has another priority
                 yield from self._job(payload, asker)
-        elif source.is_held_back(jobid):
-            yield {"state": "held back"}
+        elif source.is_deferred(jobid):
+            yield {"state": "deferred"}
         else:
             yield {"state": "unknown"}
 
@@ -243,8 +243,8 @@ class Answers:
             "constraints": system.get("constraints"),
             "options": system.get("treepool"),
         }
-        if self._source.holds_back:
-            yield {**said, "verdict": "held back"}
+        if self._source.defers:
+            yield {**said, "verdict": "deferred"}
             return
         job = self._source.waiting(_NEW, _PRIORITY, asker.userid, name, spec)
         yield None

@@ -23,7 +23,7 @@ from treepool.flux import usertexts
 from treepool.flux.windownames import user_id
 from treepool.placement.allocation import short_form
 from treepool.placement.nodes.state import Held
-from treepool.rfc import idset, windows
+from treepool.rfc import idset, times, windows
 from treepool.rfc.queues import Queues
 from treepool.rfc.windows import WindowEntry
 from treepool.view.jobstory import Closed, Facts
@@ -284,7 +284,7 @@ def time_of(text: str) -> float:
     if text.isascii() and text.isdigit():
         return float(text)
     try:
-        return windows.seconds_of_iso(text)
+        return times.seconds_of_iso(text)
     except ValueError:
         if _BEGINS_AS_ISO.fullmatch(text):
             raise

@@ -1,4 +1,4 @@
-"""What the scheduler counts and measures of itself."""
+"""What the scheduler counts and measures of itself, for ``status --prometheus`` and statistics."""
 
 from __future__ import annotations
 
@@ -107,21 +107,21 @@ class Numbers:
         self.steps = Steps(handle)
         self.placed = self.refused = self.failed = 0
 
-    def report(self, queue: Queue, held_back: int) -> Generator[None, None, dict[str, Any]]:
+    def report(self, queue: Queue, deferred: int) -> Generator[None, None, dict[str, Any]]:
         """All of it, by name."""
         pool = queue.pool
         queues = yield from queues_of(queue)
         free = yield from free_of(pool)
         jobs = {"placed": self.placed, "refused": self.refused, "failed": self.failed}
         return {
-            "pending_jobs": len(queue.jobs) + held_back,
+            "pending_jobs": len(queue.jobs) + deferred,
             "running_jobs": sum(jobid != HELD_BACK for jobid, _ in pool.job_end_times()),
             "reservations": len(queue.reservations),
             "windows": len(queue.windows),
             "localities": list(pool.localities),
             "passes": self.passes.to_dict(),
             "steps": self.steps.to_dict(),
-            "jobs": {**jobs, "held_back": held_back},
+            "jobs": {**jobs, "deferred": deferred},
             "queues": queues,
             "free": free,
             "states": len(pool.situation.index.buckets),

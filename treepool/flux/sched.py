@@ -333,9 +333,9 @@ class TreepoolScheduler(Protocol):
         user = self._submissions.user_of(jobid)
         return self.users.get(jobid) if user is None else user
 
-    def is_held_back(self, jobid: int) -> bool:
-        """Whether a job is held back until the topology of nodes is known."""
-        return self._submissions.is_held(jobid)
+    def is_deferred(self, jobid: int) -> bool:
+        """Whether a job is deferred until the topology of nodes is known."""
+        return self._submissions.is_deferred(jobid)
 
     def up_to_date(self) -> Iterator[None]:
         """Yields until all is known that the scheduler was told before now."""
@@ -347,8 +347,8 @@ class TreepoolScheduler(Protocol):
         return {"": self.options.rule, **self.options.queues}
 
     @property
-    def holds_back(self) -> bool:
-        """Whether a job that were submitted now would be held back."""
+    def defers(self) -> bool:
+        """Whether a job that were submitted now would be deferred."""
         return self._topology.awaited is not None
 
     def waiting(self, jobid: int, priority: int, userid: int, queue: str, spec: Any) -> Waiting:
@@ -371,7 +371,7 @@ class TreepoolScheduler(Protocol):
 
     def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats sched-treepool`` shows."""
-        report = yield from self._numbers.report(self.queue, self._submissions.held)
+        report = yield from self._numbers.report(self.queue, self._submissions.deferred)
         stats: dict[str, Any] = super().stats_get()
         more = {
             "version": __version__,

@@ -3,8 +3,9 @@
 ======== ==================================================== ======================================
 state    the job                                              next
 ======== ==================================================== ======================================
-held     waits for the topology of nodes                      ready, when that is known
-ready    is to be judged, in the order of the queue           waiting, over if it is denied, or held
+deferred waits for the topology of nodes                      ready, when that is known
+ready    is to be judged, in the order of the queue           waiting; over if it is denied; or
+                                                              deferred again
 waiting  is in the queue                                      over if it starts, is denied or is
                                                               cancelled; ready if it may ask for
                                                               something else now
@@ -13,8 +14,9 @@ over     is forgotten
 
 The meaning of a jobspec depends on the localities and the options of the pool:
 ``same_numa=required`` is a level if there are NUMA domains, and ``numa`` is an unknown word if
-there are none. A submission is therefore held until each node that was being asked for its topology
-when it arrived has sent it, or is known to have none. If the meaning changes, all are judged again.
+there are none. A submission is therefore deferred until each node that was being asked for its
+topology when it arrived has sent it, or is known to have none. If the meaning changes, all are
+judged again.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ if TYPE_CHECKING:  # they import flux, and this does not
     from treepool.flux.topology import Topology
     from treepool.flux.windows import Windows
 
-#: Why a job waits, if that is no Reason: it is held or ready, or nobody has looked yet.
-HELD, UNKNOWN = "held-back", "unknown"
+#: Why a job waits, if that is no Reason: it is deferred or ready, or nobody has looked yet.
+DEFERRED, UNKNOWN = "deferred", "unknown"
 
 #: Places in the queue, as a heap. A job has one more place there for each new priority: only the
 #: latest counts.
@@ -61,7 +63,7 @@ class Submission:
     userid: int
     t_submit: float
     jobspec: Mapping[str, Any]
-    #: Where it is held or ready; None while it waits in the queue.
+    #: Where it is deferred or ready; None while it waits in the queue.
     heap: Optional[Heap] = None
     #: The annotations that it has; when it was last told why it waits (monotonic seconds), and the
     #: code of that reason.
@@ -97,8 +99,8 @@ class Submission:
 class Submissions:
     """The jobs that are not over yet, and feasibility checks, which wait for topology, too.
 
-    *answer* is called for each check when its meaning is clear. What was held is done in its turn
-    in *inbox*; *numbers* count those that are denied.
+    *answer* is called for each check when its meaning is clear. What was deferred is done in its
+    turn in *inbox*; *numbers* count those that are denied.
     """
 
     def __init__(
@@ -121,10 +123,10 @@ class Submissions:
         self._answer = answer
         self._numbers = numbers
         self._jobs: dict[int, Submission] = {}
-        #: Those that are held, by the ranks that they wait for (bitmask), and those that are ready.
-        #: Tens of thousands of jobs may arrive between two changes of what is known. A release
-        #: therefore moves whole heaps, and looks at no job.
-        self._held: dict[int, list[Heap]] = {}
+        #: Those that are deferred, by the ranks that they wait for (bitmask), and those that are
+        #: ready. Tens of thousands of jobs may arrive between two changes of what is known. A
+        #: release therefore moves whole heaps, and looks at no job.
+        self._deferred: dict[int, list[Heap]] = {}
         self._ready: list[Heap] = []
         #: Jobs in the queue that are to be judged again; None if all are judged.
         self._outdated: Optional[deque[int]] = None
@@ -137,11 +139,11 @@ class Submissions:
         return self._jobs[jobid]
 
     @property
-    def held(self) -> int:
+    def deferred(self) -> int:
         """How many jobs are not in the queue yet."""
         return len(self._jobs) - len(self._queue.jobs)
 
-    def is_held(self, jobid: int) -> bool:
+    def is_deferred(self, jobid: int) -> bool:
         """Whether a job is not in the queue yet."""
         return jobid in self._jobs and self._jobs[jobid].heap is not None
 
@@ -153,7 +155,7 @@ class Submissions:
             if job is not None:
                 yield job.queue, job.user, submission.code
             elif submission.jobid in self._jobs:
-                yield line_of(submission.queue), submission.userid, HELD
+                yield line_of(submission.queue), submission.userid, DEFERRED
 
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job; None if it is over."""
@@ -173,7 +175,7 @@ class Submissions:
         if awaited is None:
             self._judge(submission)
         else:
-            self._hold(submission, awaited)
+            self._defer(submission, awaited)
 
     def cancel(self, jobid: int) -> None:
         """End a job that is cancelled."""
@@ -214,9 +216,9 @@ class Submissions:
 
     # -- from one state to another
 
-    def _hold(self, submission: Submission, ranks: int) -> None:
-        """Hold a job until all of *ranks* are known, and at least until the next release."""
-        heaps = self._held.setdefault(ranks, [[]])
+    def _defer(self, submission: Submission, ranks: int) -> None:
+        """Defer a job until all of *ranks* are known, and at least until the next release."""
+        heaps = self._deferred.setdefault(ranks, [[]])
         submission.heap = heaps[-1]
         heappush(submission.heap, submission.place)
 
@@ -225,10 +227,10 @@ class Submissions:
         awaited, unknown = self._topology.awaited, self._topology.unknown
         if awaited == 0:
             return
-        held, self._held = self._held, {}
-        for ranks, heaps in held.items():
+        deferred, self._deferred = self._deferred, {}
+        for ranks, heaps in deferred.items():
             if ranks & unknown:
-                self._held.setdefault(ranks & unknown, []).extend(heaps)
+                self._deferred.setdefault(ranks & unknown, []).extend(heaps)
             else:
                 self._ready.extend(heaps)
         if self._ready:
@@ -281,7 +283,7 @@ class Submissions:
         """Deny a job, or hold it if more nodes will be known."""
         awaited = self._topology.awaited
         if awaited is not None:
-            self._hold(submission, awaited)
+            self._defer(submission, awaited)
         else:
             self._numbers.refused += 1
             self.leave(submission.jobid).request.deny(reason)
@@ -319,7 +321,7 @@ class Submissions:
         """Take a job out of the queue, if it is still there, to be judged again."""
         if self._queue.remove(jobid) is not None:
             self._jobs[jobid].withdraw()
-            self._hold(self._jobs[jobid], 0)
+            self._defer(self._jobs[jobid], 0)
 
     def waiting(
         self,

@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 from treepool.errors import InvalidInput, SetupError
 from treepool.rfc import document
-from treepool.rfc.windows import TOML_TIME
+from treepool.rfc.times import TOML_TIME
 
 #: Modules that read TOML: Python's own from 3.11 on, Flux's, and a package.
 _READERS = ("tomllib", "flux.utils.tomli", "tomli")

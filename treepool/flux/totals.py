@@ -1,12 +1,13 @@
-"""What nodes, cores and GPUs are used for, in total and by queue, kind of node and domain; which
-jobs wait where, and why; and what each user has. Imports no flux."""
+"""What resources are used for: in total, by queue, kind of node, domain and user; why jobs wait.
+
+Imports no flux."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any, Callable, Generator, Iterator, Mapping, Optional, Sequence, TypeVar
 
-from treepool.flux.submissions import HELD, UNKNOWN
+from treepool.flux.submissions import DEFERRED, UNKNOWN
 from treepool.placement.held import HELD_BACK
 from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.nodes.state import NodeState
@@ -31,7 +32,7 @@ _MOST_DOMAINS, _MOST_KINDS = 64, 32
 #: also if no job waits for it.
 REASONS: tuple[str, ...] = (
     *("ahead", "in-use", "reserved", "apart", "down", "window", "wait", "search", "late", "soon"),
-    *(HELD, UNKNOWN),
+    *(DEFERRED, UNKNOWN),
 )
 
 #: The name of all other kinds.

@@ -1,5 +1,4 @@
-"""The link table: what connects the GPUs of one kind of node, the NICs nearest to each, and how far
-its memory domains are from each other.
+"""The link table of one kind of node: links of GPUs, the nearest NICs, distances of memory.
 
 The key holds the tables as ``scheduling.links``, an object whose keys are digests of topos
 (``digest``). It is treepool's own addition to RFC 49, and other readers ignore it. It names no

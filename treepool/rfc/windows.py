@@ -13,8 +13,6 @@ have windows in this form.
 from __future__ import annotations
 
 import re
-import time
-from datetime import datetime
 from typing import Any, Union
 
 import attrs
@@ -23,6 +21,7 @@ from treepool.errors import InvalidHostlist, InvalidWindow
 from treepool.rfc import document, hostlist, idset
 from treepool.rfc.findings import Findings, Readers, integer, number, shown
 from treepool.rfc.rset import ResourceSet
+from treepool.rfc.times import LATEST, TOML_TIME, seconds_of_iso
 
 #: Most windows at a time.
 MAX_WINDOWS = 1024
@@ -33,16 +32,10 @@ MAX_NAMES = 1024
 #: Longest name of a user or queue, in characters.
 MAX_WORD = 256
 
-#: Latest time, in seconds since the epoch: the end of the year 9999.
-MAX_TIME = 253_402_300_799
-
 #: Largest user id: the next one means "none" to the system.
 MAX_USER = (1 << 32) - 2
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-#: The only key of an object that Flux makes of a time in TOML.
-TOML_TIME = "iso-8601-ts"
 
 
 @attrs.frozen
@@ -68,37 +61,6 @@ class WindowEntry:
         if self.queues:
             found["queues"] = list(self.queues)
         return found
-
-
-def clock(when: float, now: float) -> str:
-    """A time in local time, with the date if it is not today, and the year if it is not this year.
-
-    *when* and *now* are in seconds since the epoch. A time after MAX_TIME is shown as MAX_TIME.
-    """
-    then, today = time.localtime(min(when, MAX_TIME)), time.localtime(now)
-    if then[:3] == today[:3]:
-        return time.strftime("%H:%M", then)
-    return time.strftime("%b %d %H:%M" if then[0] == today[0] else "%Y-%m-%d %H:%M", then)
-
-
-def iso_time(text: str) -> datetime:
-    """The ISO 8601 time in *text*, without a zone if it has no offset; raises ValueError."""
-    # Before 3.11 Python does not know Z.
-    return datetime.fromisoformat(re.sub("[Zz]$", "+00:00", text))
-
-
-def seconds_of_iso(text: str) -> float:
-    """The ISO 8601 time in *text*, in seconds since the epoch; raises ValueError.
-
-    A time without an offset is local time; a date alone is its midnight.
-    """
-    try:
-        when = iso_time(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        when = -1.0
-    if not 0 <= when <= MAX_TIME:
-        raise ValueError("is not an ISO 8601 time from 1970 to 9999")
-    return when
 
 
 def read(value: object) -> WindowEntry:
@@ -191,7 +153,7 @@ class _Reader:
 
     def time(self, value: Any, at: str) -> float:
         if number(value):
-            return self.findings.number(value, at, 0, MAX_TIME)
+            return self.findings.number(value, at, 0, LATEST)
         if isinstance(value, dict) and list(value) == [TOML_TIME]:
             value = value[TOML_TIME]
         if not isinstance(value, str):

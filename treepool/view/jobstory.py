@@ -7,10 +7,10 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.rfc.windows import clock
+from treepool.rfc.times import clock
 from treepool.view.words import MAX_LIST, count, listed, plain
 
-_HELD_BACK = "waits: the topology of some nodes is not known yet"
+_DEFERRED = "waits: the topology of some nodes is not known yet"
 
 #: A dependency on the time, in seconds since the epoch.
 _BEGIN = re.compile(r"begin-time=(\d{1,12}(?:\.\d*)?)")
@@ -140,8 +140,8 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
     elif facts.answer["state"] == "waiting":
         yield f"waits: {plain(str(facts.answer['reason']), MAX_LIST)}"
         yield from _outlook(facts, facts.answer, now)
-    elif facts.answer["state"] == "held back":
-        yield _HELD_BACK
+    elif facts.answer["state"] == "deferred":
+        yield _DEFERRED
         yield "next: it enters the queue when their brokers have answered"
     elif facts.answer["state"] == "unknown":
         yield "waits: the job manager has not sent it to the scheduler"
@@ -246,8 +246,8 @@ def answer_to_shape(
     *placement* is where, "" if not now.
     """
     shown, queue = plain(shape, MAX_LIST), _queue(closed.queue)
-    if answer["verdict"] == "held back":
-        return [f"{shown}: {_HELD_BACK}"]
+    if answer["verdict"] == "deferred":
+        return [f"{shown}: {_DEFERRED}"]
     if answer["verdict"] == "infeasible":
         return [f"{shown}: infeasible: {plain(str(answer['reason']), MAX_LIST)}"]
     if closed.disabled is not None:

@@ -36,7 +36,7 @@ import attrs
 from treepool.placement.plan.jobs import CENTURY
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
-from treepool.rfc.windows import iso_time
+from treepool.rfc.times import iso_time
 from treepool.view.trace import (
     MAX_DURATION,
     MAX_ID,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Optional
 
-from treepool.rfc.windows import WindowEntry, clock
+from treepool.rfc.times import clock
+from treepool.rfc.windows import WindowEntry
 from treepool.view import words
 
 

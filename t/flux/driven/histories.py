@@ -326,7 +326,7 @@ class History:
     def compare(self):
         """The module rests: nothing is on its way, and its pool and queue are as the books are."""
         scheduler, manager = self.module.scheduler, self.manager
-        assert not scheduler._submissions.held and not scheduler.inbox
+        assert not scheduler._submissions.deferred and not scheduler.inbox
         assert all(msg.responses == 1 for msg in self.questions)
         self.questions.clear()
         has = {j: by_rank(scheduler.pool.job(j).parts) for j, _ in scheduler.pool.job_end_times()}

@@ -11,8 +11,7 @@ import re
 from collections import Counter
 from typing import Iterator, Mapping
 
-from treepool.discovery.sites.labels import switch_at
-from treepool.discovery.sites.locations import Site
+from treepool.discovery.sites.locations import Site, switch_at
 
 _SWITCH = re.compile(r'Switch\s+\d+\s+"([^"]+)"\s*#\s*"([^"]*)"')
 _PORT = re.compile(r'\[\d+\][^"]*"([HS]-[^"]+)"\[\d+\].*?#\s*"([^"\s]*)')

@@ -11,13 +11,10 @@ import csv
 import re
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from treepool.discovery.sites.locations import HostLists, Location, Site, put_merged
+from treepool.discovery.sites.locations import HostLists, Location, Site, put_merged, switch_at
 from treepool.errors import InvalidHardware
 from treepool.rfc import document
 from treepool.rfc.findings import pointer_to, shown
-
-#: What switches are called by the levels of switches below them.
-SWITCHES = ("switch", "spine", "superspine")
 
 #: What the column of hosts may be called.
 _HOST = ("host", "hostname", "node", "nodename")
@@ -46,11 +43,6 @@ _ITSELF = "kubernetes.io/hostname"
 
 #: Most labels in a message.
 _MOST = 8
-
-
-def switch_at(level: int) -> str:
-    """What a switch is called that has *level* levels of switches below it."""
-    return SWITCHES[level] if level < len(SWITCHES) else f"level{level}"
 
 
 def read_table(text: str, site: Site) -> None:

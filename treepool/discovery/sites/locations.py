@@ -1,4 +1,4 @@
-"""Where a site's hosts are, according to a file."""
+"""Where a site's hosts are, according to any file, and what levels of switches are called."""
 
 from __future__ import annotations
 
@@ -14,8 +14,16 @@ from treepool.rfc.findings import shown
 #: The domains that a host is in: locality and name, the highest first.
 Location = tuple[tuple[str, str], ...]
 
+#: What switches are called by the levels of switches below them.
+_SWITCHES = ("switch", "spine", "superspine")
+
 #: Most hosts and switches in all lists of a file together.
 _MAX_HOSTS = 1 << 20
+
+
+def switch_at(level: int) -> str:
+    """What a switch is called that has *level* levels of switches below it."""
+    return _SWITCHES[level] if level < len(_SWITCHES) else f"level{level}"
 
 
 @attrs.define

@@ -8,8 +8,7 @@ from typing import Any, Iterable, Mapping, Optional
 
 import attrs
 
-from treepool.discovery.sites.labels import switch_at
-from treepool.discovery.sites.locations import HostLists, Location, Site, put_merged
+from treepool.discovery.sites.locations import HostLists, Location, Site, put_merged, switch_at
 from treepool.errors import InvalidHardware
 from treepool.rfc import topo
 from treepool.rfc.findings import shown

@@ -1,4 +1,4 @@
-"""Options of ``flux submit``, ``run``, ``alloc``, ``batch``, ``bulksubmit``: a Flux CLI plugin.
+"""The options of ``flux submit``, ``run``, ``alloc``, ``batch``, and their help: a Flux CLI plugin.
 
 Flux loads each file of this folder whenever one of these commands starts, and in the validator of
 each instance. This module therefore imports treepool only if one of the options is used. Without

@@ -15,7 +15,7 @@ from treepool.placement.plan.views import Units, View
 from treepool.placement.pool import IN_USE, Pool
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request
-from treepool.rfc.windows import clock
+from treepool.rfc.times import clock
 
 #: Gives the name of a job id, such as its F58 form.
 NameOf = Callable[[int], str]

@@ -1,4 +1,4 @@
-"""Job options: treepool's own options of a job, ``attributes.system.treepool`` of its jobspec.
+"""Job options: which there are (``attributes.system.treepool``), what each may say and asks for.
 
 ==================  ==============================================================================
 ``locality``        ``preferred``, ``required`` or ``none``: see doc/design.md, "On a node"
