@@ -1,4 +1,4 @@
-"""Find out which task this is, from the environment of a running job or from files and options."""
+"""Which task this is, and which CPUs Linux allows it: from the job's environment or from files."""
 
 from __future__ import annotations
 

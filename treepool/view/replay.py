@@ -1,4 +1,4 @@
-"""Replay: a trace of jobs run through a pool and the scheduler's policies, without Flux.
+"""Replay: a trace of jobs run through a pool, or on from a snapshot, by rules given to each queue.
 
 Time is that of the trace and jumps from event to event: jobs end, jobs are submitted, and jobs
 start as ``sched-treepool`` would start them, by the same Queue, in the order of priority, then of
