@@ -21,7 +21,7 @@ from treepool.flux.runner import Precedence
 from treepool.flux.submissions import Submission, Submissions
 from treepool.placement.plan import profile
 from treepool.placement.pool import Pool
-from treepool.rfc.windows import clock
+from treepool.rfc.times import clock
 from work import Lines
 
 #: Why a job on both nodes waits, of which so many are up.

@@ -9,7 +9,7 @@ import pytest
 from broker import GUEST, Failed, Instance, key_of
 from features import needs_private_mode
 from schemas import conforms
-from treepool.rfc.windows import clock
+from treepool.rfc.times import clock
 
 
 def guest(instance, *words):

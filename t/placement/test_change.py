@@ -112,14 +112,13 @@ def test_what_stands_against_a_new_window_is_told():
 
 def test_an_estimate_respects_the_windows_of_the_moment():
     case = Case(nodes=1, policy="fifo")
-    forecast = Forecast(case.pool, case.queue.windows)
     for windows, start in (((FOR_NOBODY,), NOW + 500), ((), NOW)):
         case.queue.set_windows((FOR_NOBODY,))
         case.submit(1, "slot/core=1")
         job = case.queue.jobs[1]
         case.queue.set_windows(windows)
-        found = {}
-        outcome(forecast.begin(NOW))
+        forecast, found = Forecast(case.pool), {}
+        outcome(forecast.begin(NOW, windows=windows))
         outcome(forecast.starts([job], NOW, found))
         assert found == {1: start}
         case.queue.remove(1)

@@ -135,90 +135,10 @@ def test_a_forecast_keeps_to_the_reservations_of_all_queues():
     case.submit(5, "slot/core=8", 30, queue="other")
     made = case.queue.reservations
     assert case.starts() == {2: NOW + 10, 3: NOW + 40, 5: NOW + 70}
-    forecast = Forecast(case.pool)
-    for _ in range(2):  # what was planned is forgotten when another begins
-        found = case.starts()
-        finish(forecast.begin(NOW, made.values()))
-        finish(forecast.starts([case.queue.jobs[3], case.queue.jobs[4]], NOW, found))
-        assert found == {2: NOW + 10, 3: NOW + 40, 5: NOW + 70, 4: NOW + 100}
-
-
-def test_a_forecast_that_is_overtaken_by_events_says_so():
-    case = Case(nodes=1, policy="fifo")
-    case.runs(1, "slot/core=8", NOW + 10)
-    for jobid in (2, 3, 4):
-        case.submit(jobid, "slot/core=5", 30)
-    forecast, found = Forecast(case.pool), {}
-    finish(forecast.begin(NOW))
-    assert not forecast.stale
-    work = forecast.starts(list(case.queue.jobs.values()), NOW, found)
-    while not found:
-        next(work)
-    case.pool.update_expiration(1, NOW + 20)
-    assert forecast.stale
-    assert outcome(work) is None
-    assert found == {2: NOW + 10}
-
-
-def forecast_while_3_starts(case):
-    """A forecast that has begun to follow more than one step, while job 3 starts."""
-    case.runs(1, "slot/core=8", NOW + 10)
-    case.runs(2, "slot/core=8", NOW + 20)
-    case.submit(3, "slot/core=8", 30)
-    case.submit(4, "slot/core=8", 30)
-    waiting = list(case.queue.jobs.values())
-    forecast = Forecast(case.pool)
-    finish(forecast.begin(NOW))
-    for number in range(600):
-        case.pool.update_expiration(2, NOW + 20 - 9 * (number % 2))
-    work = forecast.begin(NOW, list(case.queue.reservations.values())[::-1])
-    next(work)
-    case.pool.free(1)
-    case.run()
-    assert case.pool.has_job(3)
-    return forecast, work, waiting
-
-
-def test_a_forecast_that_was_overtaken_by_events_leaves_nothing_wrong_behind():
-    def start(overtaken):
-        case = Case(nodes=100, policy="fifo")
-        for jobid in range(100, 190):
-            case.runs(jobid, "slot=1/core=8", NOW + jobid - 70)
-        forecast = Forecast(case.pool, case.queue.windows)
-        case.submit(9, "slot=100/core=8")
-        job, found = case.queue.jobs[9], {}
-        finish(forecast.begin(NOW))
-        case.runs(1, "slot=10/core=8", NOW + 20)
-        if overtaken:
-            outcome(forecast.starts([job], NOW, {}))
-        finish(forecast.begin(NOW))
-        outcome(forecast.starts([job], NOW, found))
-        return found[9]
-
-    assert start(overtaken=True) == start(overtaken=False) == NOW + 119
-
-
-def test_a_forecast_leaves_out_a_job_that_starts_while_it_begins():
-    case, found = Case(nodes=2, policy="fifo"), {}
-    forecast, work, waiting = forecast_while_3_starts(case)
-    finish(work)
-    assert not forecast.stale
-    finish(forecast.starts(waiting, NOW, found))
-    assert found == {4: NOW + 11}
-    case.pool.free(3)
-    finish(forecast.begin(NOW))
-    finish(forecast.starts(waiting[1:], NOW, again := {}))
-    assert again == {4: NOW}
-
-
-def test_a_forecast_does_not_keep_a_reservation_beside_what_its_job_has():
-    case = Case(nodes=2)
-    forecast, work, _ = forecast_while_3_starts(case)
-    next(work)
-    next(work)  # it keeps to the reservation of job 4
-    case.pool.free(3)
-    finish(work)
-    finish(forecast.begin(NOW))
+    forecast, found = Forecast(case.pool), case.starts()
+    finish(forecast.begin(NOW, made.values()))
+    finish(forecast.starts([case.queue.jobs[3], case.queue.jobs[4]], NOW, found))
+    assert found == {2: NOW + 10, 3: NOW + 40, 5: NOW + 70, 4: NOW + 100}
 
 
 def test_a_queue_is_settled_when_a_pass_has_ended_and_nothing_changed_since():

@@ -702,14 +702,16 @@ def test_requests_that_can_never_be_served_any_more_make_no_long_step_beside_tho
     assert len(site.refusals) == 40
 
 
-def test_a_forecast_that_is_begun_anew_makes_no_long_step():
-    site = site_of("fifo", nodes=1000)
+def test_a_forecast_makes_no_long_step():
+    site = site_of("conservative", nodes=1000)
     site.runs(1, "node=1000/slot/core=8", NOW + 10)
     for jobid in range(2, 22):
         site.submit(jobid, "node=1000/slot/core=8")
-    forecast = Forecast(site.pool)
-    outcome(forecast.begin(NOW))
-    outcome(forecast.starts(site.queue.jobs.values(), NOW, {}))
+    site.run()
+    reserved = list(site.queue.reservations.values())
+    assert len(reserved) == 20
+    windows = [Window(f"w{i}", (1 << 1000) - 1, NOW + DAY, NOW + 2 * DAY) for i in range(20)]
+    forecast = Forecast(site.pool.copy())
     with Lines(most=STEP // 10) as lines:
-        for _ in forecast.begin(NOW):
+        for _ in forecast.begin(NOW, reserved, windows):
             lines.count = 0

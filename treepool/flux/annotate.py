@@ -48,9 +48,9 @@ class Annotator:
         #: Whether reservations and estimates may have changed, and when (monotonic seconds).
         self._reserving = self._estimating = True
         self._changed = 0.0
-        #: The jobs that were told their reservation, or an estimate, by queue.
+        #: The jobs that were told their reservation, or an estimate.
         self._reserved: set[int] = set()
-        self._estimated: dict[str, set[int]] = {}
+        self._estimated: set[int] = set()
 
     @property
     def next_time(self) -> float:
@@ -85,27 +85,25 @@ class Annotator:
         """
         while self._estimating:
             self._estimating = False
-            for line in [name for name, _, _ in self._queue.lines()]:
-                for _ in self._tell_estimates(line):
-                    yield 0.0
+            for _ in self._tell_estimates():
+                yield 0.0
             yield 0.0
 
     def _tell_reserved(self) -> Iterator[None]:
         reservations, old = self._queue.reservations, self._reserved
         self._reserved = {made.job.jobid for made in reservations.values()}
-        estimated = set[int]().union(*self._estimated.values())
         for count, jobid in enumerate([*self._reserved, *(old - self._reserved)], 1):
             made = reservations.get(jobid)
-            only = made is None and jobid in estimated
+            only = made is None and jobid in self._estimated
             names = ["t_reserved"] if only else ["t_reserved", "t_estimate"]
             self._tell_start(jobid, None if made is None else made.start, *names)
             if count % _FIRST == 0:
                 yield
         yield
 
-    def _tell_estimates(self, line: str) -> Iterator[None]:
-        starts = yield from self._outlook.starts(line, self._changed)
-        old, self._estimated[line] = self._estimated.get(line, set()), set(starts)
+    def _tell_estimates(self) -> Iterator[None]:
+        starts = yield from self._outlook.starts(self._changed)
+        old, self._estimated = self._estimated, set(starts)
         for count, jobid in enumerate([*starts, *(old - set(starts))], 1):
             if jobid not in self._queue.reservations:
                 self._tell_start(jobid, starts.get(jobid), "t_estimate")

@@ -1,16 +1,18 @@
 """When jobs without a reservation will start: an estimate for their annotations, and whoever asks.
 
-The first jobs of a line are planned on a copy of the pool, so that what happens meanwhile does not
-end it. The copy serves all who ask within a few seconds, and the annotations until the queue
-changes. One task is done at a time. Whoever waits for its end does the next steps of it: who began
-it may have used up his share of the time.
+The first jobs of all lines are planned together, in the order of the queue, on a copy of the pool,
+so that what happens meanwhile does not end it. The copy serves all who ask within a few seconds,
+and the annotations until the queue changes. One task is done at a time. Whoever waits for its end
+does the next steps of it: who began it may have used up his share of the time.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from heapq import merge
 from itertools import islice
-from typing import Any, Callable, Generator, Generic, Optional, TypeVar, Union
+from typing import Any, Callable, Generator, Generic, Mapping, Optional, TypeVar, Union
 
 import attrs
 
@@ -18,12 +20,14 @@ from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import FAR, Waiting
 from treepool.placement.plan.queue import Queue
 
-#: Most jobs of a line that are planned.
-MOST_AHEAD = 256
+#: Most jobs of a line that are planned, and of all lines if each has its share.
+MOST_AHEAD, _MOST_OF_ALL = 256, 1024
 
-#: Seconds for which a plan is used again, and how many lines have one.
-_FRESH, _LINES = 10.0, 4
+#: The share of a line is at least so many jobs.
+_LEAST = 16
 
+#: Seconds for which a plan is used again.
+_FRESH = 10.0
 
 #: Why none can tell when a job starts: it needs nodes that are down or drained, or what jobs
 #: without a time limit hold; a job ahead of it has no estimate, either; too many jobs are ahead;
@@ -60,20 +64,19 @@ class _Task(Generic[T]):
 
 @attrs.define(eq=False)
 class _Ahead:
-    """The first jobs of a line as they were planned at ``made`` (monotonic seconds).
+    """The first jobs of each line as they were planned at ``made`` (monotonic seconds).
 
-    ``starts`` are in seconds since the epoch, by job id, None if none can tell. Those ``behind``
-    were not planned, because none can tell of a job ahead of them. A job behind all of them starts
-    at ``begin`` at the earliest. ``complete`` says whether they are all of the line. ``forecast``
-    is for a job to come. It may take 100 MB, so it is None if nobody has asked for one.
+    ``starts`` are in seconds since the epoch, by job id, None if none can tell. The ``behind`` were
+    not planned, because none can tell of a job ahead of them. A job behind all of a line starts at
+    its time in ``begins`` at the earliest. ``forecast`` is for a job to come. It may take 100 MB,
+    so it is None if nobody has asked for one.
     """
 
     made: float
-    begin: float
-    complete: bool
     forecast: Optional[Forecast] = None
     starts: dict[int, Optional[float]] = attrs.field(factory=dict)
     behind: frozenset[int] = frozenset()
+    begins: Mapping[str, float] = {}
 
 
 class Outlook:
@@ -81,26 +84,25 @@ class Outlook:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._known: dict[str, _Ahead] = {}
+        self._known: Optional[_Ahead] = None
         #: What is done now, if anything.
         self._task: Optional[_Task[Any]] = None
 
-    def starts(self, line: str, since: float) -> Work[dict[int, float]]:
-        """When the jobs of *line* that have no reservation will start, of those that can be told.
+    def starts(self, since: float) -> Work[dict[int, float]]:
+        """When the jobs that have no reservation will start, of those that can be told.
 
         They were planned after *since* (monotonic seconds).
         """
-        reservations = self._queue.reservations
-        if all(job.jobid in reservations for job in self._first(line)[0]):
+        jobs, reservations = self._queue.jobs, self._queue.reservations
+        first, _ = self._first()
+        if all(job.jobid in reservations for line in first.values() for job in line):
             return {}
-        ahead = yield from self._ahead(line, lambda known: known.made > since)
-        found = {}
-        for jobid, start in ahead.starts.items():
-            job = self._queue.jobs.get(jobid)
-            here = job is not None and job.queue == line and jobid not in reservations
-            if here and start is not None and jobid not in ahead.behind and _is_known(start):
-                found[jobid] = start
-        return found
+        ahead = yield from self._ahead(lambda known: known.made > since)
+        return {
+            jobid: start
+            for jobid, start in ahead.starts.items()
+            if jobid in jobs and jobid not in reservations and start and _is_known(start)
+        }
 
     def start(self, job: Waiting) -> Work[Estimate]:
         """When *job*, which waits, will start."""
@@ -109,29 +111,33 @@ class Outlook:
             return _told(job, reservation.start)
         if job.job_class.servable is False:
             return NODES
-        if job not in self._first(job.queue)[0]:
+        if job not in self._first()[0][job.queue]:
             return MANY
         ahead = yield from self._ahead(
-            job.queue, lambda known: _is_fresh(known) and job.jobid in known.starts
+            lambda known: (
+                _is_fresh(known) and (job.jobid in known.starts or job.jobid in known.behind)
+            )
         )
         return AHEAD if job.jobid in ahead.behind else _told(job, ahead.starts.get(job.jobid))
 
     def start_of_new(self, job: Waiting) -> Work[Estimate]:
         """When *job*, which is not in the queue, would start behind all others of its line."""
-        if len(self._first(job.queue)[0]) > MOST_AHEAD:
+        first, most = self._first()
+        if len(first.get(job.queue, ())) > most:
             return MANY
         ahead = yield from self._ahead(
-            job.queue, lambda known: _is_fresh(known) and known.forecast is not None, True
+            lambda known: _is_fresh(known) and known.forecast is not None, True
         )
-        if not ahead.complete:
+        begin = ahead.begins.get(job.queue, 0.0)
+        if begin == math.inf:
             return AHEAD
-        start = yield from self._alone(lambda: self._added(ahead, job))
+        start = yield from self._alone(lambda: self._added(ahead, job, begin))
         return _told(job, start)
 
-    def _added(self, ahead: _Ahead, job: Waiting) -> Work[Optional[float]]:
-        """When *job* would start behind all that are *ahead*."""
+    def _added(self, ahead: _Ahead, job: Waiting, begin: float) -> Work[Optional[float]]:
+        """When *job* would start behind all that are *ahead*, from *begin* on."""
         assert ahead.forecast is not None
-        start = yield from ahead.forecast.add(job, max(ahead.begin, time.time()))
+        start = yield from ahead.forecast.add(job, max(begin, time.time()))
         if start is not None:
             ahead.forecast.remove(job.jobid)
         return start
@@ -154,54 +160,42 @@ class Outlook:
         if task.done:
             self._task = None
 
-    def _ahead(
-        self, line: str, serves: Callable[[_Ahead], bool], to_come: bool = False
-    ) -> Work[_Ahead]:
-        """The plan of a line, a new one unless the last one *serves*.
+    def _ahead(self, serves: Callable[[_Ahead], bool], to_come: bool = False) -> Work[_Ahead]:
+        """The plan of the jobs ahead, a new one unless the last one *serves*.
 
         With *to_come* it is for a job to come, too.
         """
-        found = yield from self._alone(lambda: self._known_or_planned(line, serves, to_come))
+        found = yield from self._alone(lambda: self._known_or_planned(serves, to_come))
         assert found is not None
         return found
 
-    def _known_or_planned(
-        self, line: str, serves: Callable[[_Ahead], bool], to_come: bool
-    ) -> Work[_Ahead]:
-        found = self._known.get(line)
-        if found is None or not serves(found):
-            found = yield from self._planned(line, to_come)
-            self._known.pop(line, None)
-            if len(self._known) >= _LINES:
-                del self._known[next(iter(self._known))]
-            self._known[line] = found
-        return found
+    def _known_or_planned(self, serves: Callable[[_Ahead], bool], to_come: bool) -> Work[_Ahead]:
+        if self._known is None or not serves(self._known):
+            self._known = yield from self._planned(to_come)
+        return self._known
 
-    def _planned(self, line: str, to_come: bool) -> Work[_Ahead]:
+    def _planned(self, to_come: bool) -> Work[_Ahead]:
         queue, now, made = self._queue, time.time(), time.monotonic()
-        first, passing = self._first(line)
-        reserved, pool = list(queue.reservations.values()), queue.pool.copy()
+        lines, _ = self._first()
+        first = list(merge(*lines.values(), key=lambda job: job.place))
+        passing = {name for name, rule, _ in queue.lines() if rule.policy != "fifo"}
+        reserved, windows = list(queue.reservations.values()), list(queue.windows.values())
+        pool = queue.pool.copy()
         yield
-        forecast = Forecast(pool, dict(queue.windows))
-        found = _Ahead(made, now, len(first) <= MOST_AHEAD, forecast if to_come else None)
-        found.starts = dict.fromkeys((job.jobid for job in first), None)
+        forecast = Forecast(pool)
+        found = _Ahead(made, forecast if to_come else None)
         found.starts.update((one.job.jobid, one.start) for one in reserved)
-        yield from forecast.begin(now, reserved)
-        begin = yield from forecast.starts(first, now, found.starts, passing)
-        if begin is None:
-            found.complete, order = False, [job.jobid for job in first]
-            blocked = next(i for i, jobid in enumerate(order) if not _is_known(found.starts[jobid]))
-            found.behind = frozenset(order[blocked + 1 :])
-        else:
-            found.begin = begin
+        yield from forecast.begin(now, reserved, windows)
+        found.begins = yield from forecast.starts(first, now, found.starts, passing)
+        found.behind = frozenset(job.jobid for job in first if job.jobid not in found.starts)
         return found
 
-    def _first(self, line: str) -> tuple[list[Waiting], bool]:
-        """The first jobs of a line, and whether its policy lets jobs pass."""
-        for name, rule, jobs in self._queue.lines():
-            if name == line:
-                return list(islice(jobs, MOST_AHEAD + 1)), rule.policy != "fifo"
-        return [], False
+    def _first(self) -> tuple[dict[str, list[Waiting]], int]:
+        """The first jobs of each line, which are planned; one more of them than the number says."""
+        busy = sum(next(jobs, None) is not None for _, _, jobs in self._queue.lines())
+        most = min(MOST_AHEAD, max(_LEAST, _MOST_OF_ALL // max(busy, 1)))
+        first = {name: list(islice(jobs, most + 1)) for name, _, jobs in self._queue.lines()}
+        return first, most
 
 
 def _is_fresh(known: _Ahead) -> bool:
