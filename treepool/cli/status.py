@@ -122,7 +122,7 @@ def _facts(arguments: Namespace) -> Iterator[Any]:
     for entry in live.windows:
         yield {"window": entry}
     totals = {**picture.totals._asdict(), "cores_kept": status.cores_kept(live.pool)}
-    yield {"totals": totals, "drained": live.drains}
+    yield {"totals": totals, "drained": live.drains, "scheduled": live.scheduled}
 
 
 def _users() -> list[status.UserLine]:
