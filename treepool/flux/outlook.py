@@ -111,14 +111,16 @@ class Outlook:
             return _told(job, reservation.start)
         if job.job_class.servable is False:
             return NODES
-        if job not in self._first()[0][job.queue]:
+        if job not in self._first()[0].get(job.queue, ()):
             return MANY
         ahead = yield from self._ahead(
             lambda known: (
                 _is_fresh(known) and (job.jobid in known.starts or job.jobid in known.behind)
             )
         )
-        return AHEAD if job.jobid in ahead.behind else _told(job, ahead.starts.get(job.jobid))
+        if job.jobid in ahead.starts:
+            return _told(job, ahead.starts[job.jobid])
+        return AHEAD if job.jobid in ahead.behind else MANY  # many came while it was planned
 
     def start_of_new(self, job: Waiting) -> Work[Estimate]:
         """When *job*, which is not in the queue, would start behind all others of its line."""
