@@ -1,4 +1,4 @@
-"""Every exception that treepool raises, and the records of a problem and of a reason.
+"""Every exception that treepool raises; the records of a problem and of a reason, and its codes.
 
 Malformed input is a ``ValueError``, and an allocation that cannot be served is an ``OSError``. Code
 that was written for flux-core's own pools therefore catches both without knowing treepool.

@@ -1,4 +1,4 @@
-"""The library, for programs: a pool of resources, its requests, and what it allocates.
+"""The library, for programs: ``treepool.Pool``, its requests, what it allocates, how many jobs fit.
 
 Sets of ranks are idset texts or ids, and all JSON belongs to the caller. The engine below
 (``treepool.placement``) shares what it knows between pools and their copies, which is why a Pool

@@ -1,1 +1,1 @@
-"""The command line: one module per subcommand, each with ``add`` (its options) and ``run``."""
+"""The command line: one module per subcommand, each with ``define`` (its options) and ``run``."""

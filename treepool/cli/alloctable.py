@@ -1,4 +1,4 @@
-"""The table of allocations that ``treepool alloc`` prints for people.
+"""The table of ``treepool alloc``: its columns and colours, and a list where it is too wide.
 
 A refusal takes the space of all columns that say what a job got.
 """

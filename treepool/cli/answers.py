@@ -1,4 +1,4 @@
-"""A pool's answer to a shape or a jobspec: an allocation, a refusal, or a hint what was meant."""
+"""A pool's answer to a shape or a jobspec: allocation or refusal, its JSON, hints at mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that name the cluster of a question, and what already runs on it."""
+"""Options of several commands: -R, --cluster, --snapshot, --down, --jobs, those of placement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A configuration of Flux, as sched-treepool reads it when the instance starts.
+"""What ``treepool validate`` says of a configuration of Flux: problems, warnings, a summary.
 
 A mistake that ``flux config reload`` refuses ends the broker when it starts, so ``treepool
 validate`` finds it before.

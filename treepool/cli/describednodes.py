@@ -1,4 +1,4 @@
-"""Which nodes a description of hardware given to ``treepool encode`` applies to."""
+"""Which nodes each description given to ``treepool encode`` applies to; the nodes of a new R."""
 
 from __future__ import annotations
 

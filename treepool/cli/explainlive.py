@@ -1,4 +1,4 @@
-"""``treepool explain`` for jobs and shapes on the running instance: the scheduler is asked."""
+"""``treepool explain`` on the running instance: what it asks and prints, and its exit status."""
 
 from __future__ import annotations
 

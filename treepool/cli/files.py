@@ -1,4 +1,4 @@
-"""Files named on the command line; "-" is stdin or stdout.
+"""Files named on the command line: "-" for stdin, UTF-8, comments; which errors are usage errors.
 
 A file that cannot be read is a usage error (exit status 2), because the question was never asked.
 A file that can be read but is invalid is an answer (exit status 1).

@@ -1,4 +1,4 @@
-"""The sources of ``treepool encode``: XML files, folders and tars, or the local machine."""
+"""The sources of ``treepool encode``: FILE[:NODES], folders, tars, this machine; their limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plays test vectors: treepool's own pool, or another allocator that answers lines of JSON.
+"""What plays test vectors, treepool or a program: features, time limit, form of its answers.
 
 Both take one message at a time and answer with an object, as doc/conformance.md says.
 """

@@ -1,4 +1,4 @@
-"""The running Flux instance, for commands that ask it: what fails is one line."""
+"""The running Flux instance, for commands that ask it: errors as one line, their exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``treepool``: finds the subcommand, runs it, and turns the result into an exit status.
+"""``treepool``: the list of subcommands, usage errors and their spelling hints, exit statuses.
 
 Exit statuses: 0 done; 1 the answer is no; 2 usage, which includes files that cannot be read. As
 with other Unix tools, 130 after an interrupt and 141 if the reader of a pipe went away. A bug in

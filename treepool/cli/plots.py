@@ -1,4 +1,4 @@
-"""Plots by matplotlib, which comes with the extra ``treepool[plots]``."""
+"""Plots by matplotlib (extra ``treepool[plots]``): fonts, grid, and the error if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the arguments of ``treepool replay`` may be; each function reads one kind of value."""
+"""Which values ``treepool replay`` accepts: sets of rules, nodes to add, numbers, load, files."""
 
 from __future__ import annotations
 

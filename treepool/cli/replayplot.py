@@ -1,4 +1,4 @@
-"""The plot of replays as an SVG: a panel for each number, one legend below them."""
+"""The plot of replays as an SVG: size and arrangement of its panels, axes, one legend below."""
 
 from __future__ import annotations
 

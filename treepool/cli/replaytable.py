@@ -1,4 +1,4 @@
-"""The tables of replays that ``treepool replay`` prints for people: a column for each.
+"""The tables of ``treepool replay``: a column for each replay, and how many starts are listed.
 
 Columns that do not fit beside the others form another table below.
 """

@@ -1,4 +1,4 @@
-"""Output to the user: plain text on stdout, one line per error on stderr, rich where possible.
+"""Output to the user: when it is coloured, its width, lines of JSON, one line per error on stderr.
 
 All text from input is made printable first, so that a file cannot send commands to a terminal. No
 other module of this package writes to the streams.

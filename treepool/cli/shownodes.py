@@ -1,4 +1,4 @@
-"""Which nodes of a picture a person asks for: by rank, host, domain, job and state."""
+"""The options of ``treepool show`` that choose nodes: by rank, host, domain, job and state."""
 
 from __future__ import annotations
 

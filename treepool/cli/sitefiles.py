@@ -1,4 +1,4 @@
-"""The fabric in an R, from the files of a site: ``treepool encode --fabric``."""
+"""What ``treepool encode --fabric`` takes (a file, a folder, the word cray), and the R with it."""
 
 from __future__ import annotations
 

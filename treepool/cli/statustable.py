@@ -1,4 +1,4 @@
-"""The tables that ``treepool status`` and ``treepool window`` print."""
+"""The tables of ``treepool status`` and ``treepool window``: columns, their order and colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files with past jobs: a trace, or a table as sacct prints it."""
+"""Reads a file of past jobs, a trace or a table of sacct; the option ``--threads-per-core``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test vector files: steps played on one pool, and whether each gives the expected result.
+"""Test vector files: their form, how steps are played, and when one passes, or is not judged.
 
 ``schemas/testvectors.json`` describes the files. What a step allocates stays allocated in the
 following steps, until a step frees it.

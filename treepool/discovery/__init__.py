@@ -1,1 +1,1 @@
-"""From hardware to RFC 49: what a machine has, as hwloc and vendor tools report it."""
+"""From hardware, vendors' tools and site files to an RFC 49 key; and what of a node a task has."""

@@ -1,4 +1,4 @@
-"""Check that a task runs where its job was placed, by its affinity and its visible GPUs."""
+"""Check that a task runs where its job was placed: what counts as wrong, and the words for it."""
 
 from __future__ import annotations
 

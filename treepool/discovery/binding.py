@@ -1,4 +1,4 @@
-"""What a task is bound to: its share of its job's resources on the node, the nearest GPU first.
+"""What a task is bound to: cores, the nearest GPUs, memory by numactl, and NICs for NCCL and UCX.
 
 Flux gives a job cores and GPUs of a node, but does not divide them among the tasks. Tasks take
 contiguous shares of the cores, in order, as slots do.

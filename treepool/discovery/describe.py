@@ -1,4 +1,4 @@
-"""Topos of many nodes, from hwloc XML and nvidia-smi. Equal hwloc XML is read only once."""
+"""Which nodes are alike: what the digest of hwloc XML ignores. Alike nodes are read only once."""
 
 from __future__ import annotations
 

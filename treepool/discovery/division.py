@@ -1,4 +1,4 @@
-"""Levels that divide the smallest domains of a tree further, by their GPUs or kinds of cores.
+"""Levels inside the smallest domains: gpulink, device, MIG, corekind; how cores are dealt to them.
 
 All cores of a domain are equally near to each of its own GPUs. Each part of the GPUs therefore gets
 an even share of the cores, in order.

@@ -1,4 +1,4 @@
-"""The GPUs in a topology, each once, and the ids that jobs will see.
+"""Which devices count as GPUs, by vendor and PCI class, and which ids jobs see (``--gpu-index``).
 
 Flux's job shell puts the GPU ids of R into ``CUDA_VISIBLE_DEVICES``, with ``CUDA_DEVICE_ORDER`` set
 to ``PCI_BUS_ID``. On NVIDIA's GPUs id i must therefore be the i-th GPU in the order of PCI bus ids,

@@ -1,4 +1,4 @@
-"""A machine from hwloc XML: what its objects mean to a scheduler.
+"""A machine from hwloc XML: which cores may be used, kinds of cores (pcore, ecore), sockets, dies.
 
 Cores are counted as in Flux, which reads the same XML for R (``flux R encode --xml``). PUs that may
 not be used are left out, and so are cores that have no other PU. The remaining cores are counted

@@ -1,4 +1,4 @@
-"""How far NUMA nodes are from each other, from hwloc's matrices and memory attributes."""
+"""How far NUMA nodes are from each other, and which of hwloc's matrices and attributes says it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The link table of a node, from the devices and matrices in its hwloc XML."""
+"""The link table of a node from hwloc XML: which NICs count, which cores a GPU or NIC is near."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of a machine from hwloc XML: its NUMA nodes, and what kind of memory each of them is.
+"""Memory from hwloc XML: which NUMA node is ordinary, HBM, CXL, NVM or GPU memory, or is left out.
 
 A NUMA node is a region if it is the ordinary memory of its cores. If several NUMA nodes have the
 same cores, the first that is not known to be of a special tier is their ordinary memory. All others

@@ -1,4 +1,4 @@
-"""A safe reader of hwloc XML: the objects of a topology, whichever version of hwloc wrote it.
+"""A safe reader of hwloc XML of any version: limits on its size, and errors for other files.
 
 hwloc 1 (``hwloc.dtd``: sockets, caches by depth, NUMA nodes around their cores), 2 and 3
 (``hwloc2.dtd``: NUMA nodes beside their cores) all become the same tree of ``Object``. ``hwloc.py``

@@ -1,4 +1,4 @@
-"""An R with its RFC 49 key, from the topos of nodes, and warnings for the administrator."""
+"""An R with its RFC 49 key, from topos, and warnings, such as cores not in R, or an odd host."""
 
 from __future__ import annotations
 

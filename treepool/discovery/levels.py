@@ -1,4 +1,4 @@
-"""From a machine to its topo: which levels become localities, and what belongs in which domain.
+"""From a machine to its topo: which levels become localities by default and by ``--levels``.
 
 A level is a kind of region (``machine.KINDS``) or one of three that divide the smallest domains
 further (``division.py``): ``gpulink``, the groups of GPUs joined by faster links; ``device``, the

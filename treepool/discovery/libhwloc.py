@@ -1,4 +1,4 @@
-"""This machine as hwloc XML, from hwloc's C library.
+"""This machine as hwloc XML, from hwloc's C library (2.1 or newer) or as saved in HWLOC_XMLFILE.
 
 This module takes the same steps as flux-core (src/common/librlist/rhwloc.c), and uses the same
 environment variables (FLUX_HWLOC_XMLFILE, HWLOC_XMLFILE; and HWLOC_FSROOT, which hwloc itself

@@ -1,4 +1,4 @@
-"""Builds a link table from hwloc's matrices and the positions of devices on PCIe.
+"""A link table: GB/s of PCIe paths (PIX to SYS), xGMI and Xe Link; nearest NICs; groups of GPUs.
 
 Each reader of hardware reports which GPUs are joined by NVLink or xGMI, and how near the others are
 on PCIe. This module combines both into one table (``rfc/links.py``), in which faster links replace

@@ -1,4 +1,4 @@
-"""What a machine has, whatever the source: the neutral form between hardware and a topo.
+"""What a machine has, from any source; names of memory tiers; superchips (GH200, MI300A), C2C GB/s.
 
 Cores are physical cores. A core's id is its logical index among the cores that may be used, as
 Flux counts them in R (RFC 20; hwloc's logical index). Sets of cores and GPUs are bitmasks of ids.

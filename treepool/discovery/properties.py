@@ -1,4 +1,4 @@
-"""RFC 20 properties that describe a node's hardware, for use in constraints (RFC 31)."""
+"""RFC 20 properties of a node's hardware, for constraints: their names, such as gpu-h100, cxl."""
 
 from __future__ import annotations
 

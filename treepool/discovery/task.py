@@ -1,4 +1,4 @@
-"""A task of a job: which cores and GPUs of its node's machine the job's R refers to.
+"""A task of a job: which cores and GPUs of its node R means, also if Flux counts them from zero.
 
 In a sub-instance, Flux counts the cores of each node from zero, and its GPUs, too, if it is kept
 from all others (attribute ``constrained-resources``). If the broker is bound to cores, its hwloc

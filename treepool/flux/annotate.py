@@ -1,4 +1,4 @@
-"""What waiting jobs are told: ``t_estimate``, ``t_reserved`` and ``reason_pending`` (RFC 27).
+"""Which waiting jobs are told t_estimate, t_reserved and reason_pending (RFC 27), and how often.
 
 ``t_reserved`` is the ``t_estimate`` of a job that has a reservation."""
 

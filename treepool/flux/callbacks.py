@@ -1,8 +1,8 @@
-"""Callbacks whose errors end nothing: all that Flux's reactor calls here goes through this file.
+"""Errors in callbacks end nothing: how they are logged, and how a request is refused for one.
 
-If a callback raises, Flux stops the reactor, which ends the module, and with it the instance. Here
-an error is logged, and answered if the callback was for a request. What works through a list must
-see to it that the next call does not meet the same error again. Imports no flux.
+If a callback raises, Flux stops the reactor, which ends the module, and with it the instance.
+Therefore all that Flux's reactor calls in this package goes through this file. What works through a
+list must see to it that the next call does not meet the same error again. Imports no flux.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The running Flux instance and its ``sched-treepool``, for commands; see doc/questions.md."""
+"""What commands ask the running instance, how long they wait, which forms of time they accept.
+
+doc/questions.md describes the questions to ``sched-treepool``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table ``[sched-treepool]`` of an instance's configuration: at load, and when it is reloaded.
+"""Table ``[sched-treepool]`` at load and at a reload of the configuration: what changes, errors.
 
 ``treepool validate`` reads it with the same function. Imports no flux.
 """

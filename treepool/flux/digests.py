@@ -1,8 +1,9 @@
-"""Digests of the nodes' topologies, so that only one of many equal nodes sends its hwloc XML.
+"""Asks nodes for the digests of their topologies: how many at a time, how long, when it gives up.
 
-The XML of a node has up to a megabyte. On a machine of ten thousand nodes, all of it would pass
-through rank 0. The broker of each node therefore runs ``flux treepool digest``, whose answer has
-some hundred bytes. A node where that fails has no digest; its broker is asked for the XML.
+The hwloc XML of a node has up to a megabyte. On a machine of ten thousand nodes, all of it would
+pass through rank 0. The broker of each node therefore runs ``flux treepool digest``, whose answer
+has some hundred bytes, and only one of many equal nodes sends its XML. A node where that fails has
+no digest; its broker is asked for the XML. discovery/describe.py decides what counts as equal.
 """
 
 from __future__ import annotations

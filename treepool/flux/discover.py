@@ -1,4 +1,4 @@
-"""Discovery of the topology of an instance whose R has no key: ask each broker as it comes up.
+"""Discovery of topology if R has no key: whom to ask, how often, how long, and why a node is flat.
 
 Requests are asynchronous, and only a few are open at a time. Only one of many equal nodes is asked
 for its XML, see digests.py. XML that several nodes share is parsed once. Ranks are handed over in

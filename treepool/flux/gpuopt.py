@@ -1,4 +1,4 @@
-"""The option ``flux submit --gpu``, in the syntax of LSF and LavaLite.
+"""The option ``flux submit --gpu`` in the syntax of LSF and LavaLite: its keys, values and sizes.
 
 ``num=4:mode=exclusive:nvlink=yes:gmodel=A100:gmem=40GB``: pairs in any order, each at most once.
 Sizes have the units of RFC 14, or LSF's letters (``40G``), which are powers of 1024. What asks for

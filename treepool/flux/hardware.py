@@ -1,4 +1,4 @@
-"""The hwloc XML that each broker of an instance holds of its node, read by ``resource.topo-get``.
+"""Asks brokers for the hwloc XML of their nodes: how many at a time, how long, why there is none.
 
 A broker restricts the XML of its node to the cores it may use. Core ids therefore count from zero,
 as they do in the instance's R (flux-core's src/modules/resource/topo.c).

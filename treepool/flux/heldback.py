@@ -1,4 +1,4 @@
-"""What is allocated and held by no job that the scheduler knows: nobody else may have it.
+"""What is held back: allocated, but to no job that the scheduler knows; how often this is checked.
 
 The job manager says what jobs and housekeeping have. What of that no job in the pool has is *held
 back*: that of jobs whose R is gone or damaged, of jobs that end because the pool lacks some of what

@@ -1,4 +1,4 @@
-"""What jobs held when a scheduler started (RFC 27, ``hello``).
+"""What running jobs hold when a scheduler starts, and when each ends (RFC 27, ``hello``).
 
 The job manager tells a scheduler which jobs have resources. What they have is in their Rs in the
 KVS; if the end of a job was changed, that is in its events.

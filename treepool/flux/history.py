@@ -1,4 +1,4 @@
-"""The option ``mix = "history"``: the mix of the jobs that ran before this module was loaded.
+"""The option ``mix = "history"``: when past jobs are read, and what the log says of their mix.
 
 They are read once, in a task that works for a quarter of the time at most. The mix then stays until
 the module or the configuration is reloaded: what a job gets does not depend on who looked when.

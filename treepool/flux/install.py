@@ -1,4 +1,4 @@
-"""Make treepool part of a Flux, or put it into a directory of the user's, by links; and undo it.
+"""``treepool flux-env --install`` and ``--uninstall``: which links and copies there are, and where.
 
 pip has put treepool and its libraries somewhere, and they stay there. What is installed is one
 directory, the *home*: a link to the package, one to the directory of its libraries, the command

@@ -1,4 +1,4 @@
-"""A job as one of its tasks sees it: R, the broker's rank and topology, tasks on this node."""
+"""What ``treepool bind``, ``verify`` and ``where`` read of a job: R, rank, hwloc XML, tasks."""
 
 from __future__ import annotations
 

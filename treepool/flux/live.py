@@ -1,4 +1,4 @@
-"""A running Flux instance as a pool and its jobs, for clients that only look at it.
+"""A running instance as commands see it: its pool, jobs and drains; the lines above a page of it.
 
 ``sched-treepool`` tells every user which jobs are where. Other schedulers tell only the owner of
 the instance, who may also read the jobs' Rs.

@@ -1,4 +1,4 @@
-"""The options of sched-treepool: arguments of the module, and table ``[sched-treepool]``.
+"""The options of sched-treepool and their values: module arguments, table ``[sched-treepool]``.
 
 ``flux module load sched-treepool NAME=VALUE...`` and the configuration have the same names and
 values; an argument overrides the key of its name. Imports no flux.

@@ -1,4 +1,4 @@
-"""When jobs without a reservation will start: an estimate for their annotations, and whoever asks.
+"""When jobs without a reservation start: for how many that is estimated, how often, or why not.
 
 The first jobs of all lines are planned together, in the order of the queue, on a copy of the pool,
 so that what happens meanwhile does not end it. The copy serves all who ask within a few seconds,

@@ -1,4 +1,4 @@
-"""What the past jobs of an instance asked for: those that have started, the latest first.
+"""Which past jobs of an instance count (the latest that started), how many, what each asked for.
 
 The list of jobs tells which they are, and job-info what each asked for, which guests may read of
 their own jobs alone. The option ``mix = "history"`` is made from it (history.py).

@@ -1,4 +1,4 @@
-"""flux-core's scheduler protocol (RFC 27), as this module needs it.
+"""flux-core's scheduler protocol (RFC 27): load, hello, requests in their order, cancels, unload.
 
 All private methods of flux-core's ``Scheduler`` that are overridden are here. Each says which hook
 is missing; doc/upstream.md proposes them. Requests of the job manager and resource updates are put

@@ -1,4 +1,4 @@
-"""Questions that commands ask of the scheduler, also for guests, answered in small steps.
+"""How many questions users may ask the scheduler, their share of its time, and who is refused.
 
 An answer may take long, because hundreds of jobs are planned for it. It is therefore a generator
 that does a few milliseconds of work between two yields, and all answers together are one task (see

@@ -1,4 +1,4 @@
-"""Whose turn it is: the module's work is done in tasks, which share the time in small steps.
+"""Whose turn it is: how long a task of the module works at a time, and when messages go first.
 
 The job manager tells of each submission, and of each node that a job frees. To act on such a
 message takes 0.1 to 0.5 ms, and a thousand may come at once; Flux hands them over in their order

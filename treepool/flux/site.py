@@ -1,4 +1,4 @@
-"""A Flux on this machine, and the directories in which it looks for additions; imports no flux.
+"""The Flux on the PATH: directories and variables by which it finds treepool; imports no flux.
 
 The files that Flux finds by their names are in directories of their own beside this file. A Flux
 finds them by links in its own directories, or by the variables of ``variables``.

@@ -1,4 +1,4 @@
-"""A snapshot of the running instance: what its scheduler and its job manager tell this user.
+"""Takes a snapshot of the running instance: what goes in, and which names become numbers.
 
 Of a jobspec only what scheduling needs goes in. The rest may be private: commands, environment,
 paths, labels.

@@ -1,4 +1,4 @@
-"""The jobs that the scheduler was asked to allocate, and that still need an answer.
+"""When a submitted job is deferred until topology is known, judged, queued, denied, judged again.
 
 ======== ==================================================== ======================================
 state    the job                                              next

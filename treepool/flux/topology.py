@@ -1,4 +1,7 @@
-"""What is known of the nodes' topology where R has no key; see discover.py for how it is found."""
+"""Nodes whose topology R lacks: when they go up, which are flat, and what the log says of them.
+
+discover.py decides how their brokers are asked, and for which reasons a node stays flat.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of users that flux-core's Python bindings do not take as they are.
+"""Texts of users that break flux-core's Python bindings: deep JSON, and % in what is logged.
 
 Flux reads JSON with jansson, which allows 2,048 levels of nesting. Python reads it recursively, and
 its limit of recursion is 1,000.

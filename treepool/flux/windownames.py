@@ -1,4 +1,4 @@
-"""From the hosts and users that a window names to ranks and user ids."""
+"""From hosts, users and queues that a window names to ranks and ids; messages on unknown names."""
 
 from __future__ import annotations
 

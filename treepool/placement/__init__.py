@@ -1,1 +1,1 @@
-"""Placement: the locality tree, what is free on it, and which ids a request takes from it."""
+"""Which nodes, cores and GPUs does a job get, when, and why those, or why none?"""

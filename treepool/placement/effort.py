@@ -1,4 +1,4 @@
-"""The effort of searches: how much one request may spend on them, and what happens then.
+"""The effort of searches: how much one request may take, and what is said if a search gives up.
 
 Arithmetic decides requests of the usual forms. Other requests need a search. Its effort is counted
 in units of some 10 µs: about one choice of a search. There is one bound, so a request that is made

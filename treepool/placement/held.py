@@ -1,4 +1,4 @@
-"""What live jobs hold, how an R describes it, and what changed since a reader last looked."""
+"""What live jobs hold, what conflicts with it, and what changed since a reader last looked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of a pool: one table for arguments, the configuration, vectors and comparisons."""
+"""The options of a pool in one table (policy, straddle, mix, ...): defaults, values, help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RFC 31 job constraints: which ranks a job may run on, as one bitmask.
+"""RFC 31 job constraints: their operators and limits, and which ranks satisfy one, as a bitmask.
 
 A constraint keeps the tree in which it was written. Host and rank sets stay text, because
 "host[0-99999]" takes 13 characters in a pending job and a megabyte when expanded. ``evaluate``

@@ -1,4 +1,4 @@
-"""RFC 14 resource counts, in each of their three forms, and RFC 45 range strings.
+"""RFC 14 resource counts in all forms, RFC 45 ranges such as 2-16:2:*, and units such as GiB.
 
 A count is a fixed integer, a range with an optional step (``{"min": 2, "max": 16, "operator": "*",
 "operand": 2}``, as text ``2-16:2:*``), or an RFC 22 idset of the acceptable values (``4,9,16``).

@@ -1,4 +1,4 @@
-"""Reads JSON text, and refuses what the ``json`` module accepts beyond RFC 8259.
+"""Reads JSON text: limits on length, depth and digits; duplicate keys, NaN and others are refused.
 
 Duplicate keys, NaN and Infinity, deep nesting and oversized texts are errors. The format modules
 therefore see plain JSON values of bounded depth.

@@ -1,4 +1,4 @@
-"""The fabric: the tree above the nodes, ``scheduling.fabric`` of a key.
+"""The fabric as JSON, ``scheduling.fabric`` of a key: the tree above the nodes; names, limits.
 
     {"cell": [{"name": "x1000", "switch": [{"name": "x1000c0r1", "ranks": "0-15"},
                                            {"name": "x1000c0r3", "ranks": "16-31"}]},

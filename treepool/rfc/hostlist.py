@@ -1,4 +1,4 @@
-"""RFC 29 hostlists, to and from lists of host names.
+"""RFC 29 hostlists such as n[01-16], to and from host names: zero padding, limits.
 
 Order and duplicates are kept. Where libhostlist and RFC 29 read a text differently, ``decode``
 follows RFC 29. ``encode`` writes only text that both read in the same way.

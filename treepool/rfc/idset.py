@@ -1,4 +1,4 @@
-"""RFC 22 idsets, to and from ``int`` bitmasks.
+"""RFC 22 idsets such as 0-3,8, to and from ``int`` bitmasks; the largest id; equal shares of a set.
 
 A set of non-negative ids is an ``int`` whose bit *i* is set when *i* is in the set. All sets of
 cores, GPUs and ranks in treepool have this form. Text is only for input and output.

@@ -1,4 +1,4 @@
-"""RFC 14 jobspecs (and RFC 25, version 1): what a job asks for.
+"""RFC 14 jobspecs (and RFC 25, version 1): what scheduling reads of them, what may be missing.
 
 This module reads what scheduling needs: the resource list, and from ``attributes.system`` the
 duration, the RFC 31 constraint and treepool's own options. ``jobcheck`` checks the rest. ``tasks``

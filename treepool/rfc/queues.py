@@ -1,4 +1,4 @@
-"""The queues of Flux's configuration (RFC 33): its tables ``queues`` and ``policy``.
+"""The queues of Flux's configuration (RFC 33): virtual queues, and which policy holds in a queue.
 
 A *virtual queue* names another queue as its ``parent``. Its jobs stand in one order with the
 parent's, on the parent's nodes, and the parent's policy holds where it has none of its own.

@@ -1,4 +1,4 @@
-"""Text from a document, as a message quotes it: short, and safe to show on a terminal.
+"""Text as a message quotes it: short, safe on a terminal; "did you mean" for an unknown name.
 
 After an unknown name the message may ask for the one that the writer probably means.
 """

@@ -1,4 +1,4 @@
-"""Resource sets: R version 1 of RFC 20.
+"""Resource sets: R version 1 of RFC 20, what is refused or ignored in it; R of a sub-instance.
 
 Where RFC 20 is silent:
 

@@ -1,4 +1,4 @@
-"""The scheduling key of RFC 49: the topology of the nodes of an R, by rank.
+"""The scheduling key of RFC 49: topos by rank, ``allocated`` ids, how ranks map to those of an R.
 
 The key is the value of ``scheduling`` in an R, or a document of its own. It says which ranks have
 which topo. The topo itself stays JSON, because RFC 49 copies it unchanged into every allocation.

@@ -1,4 +1,4 @@
-"""RFC 46 shapes, texts such as ``slot=4/node{x}``: ``parse_shape`` and ``format_shape``.
+"""RFC 46 shapes, texts such as ``slot=4/node{x}``: their grammar, errors, and how one is written.
 
 The parser is a recursive descent parser with one method per rule of RFC 46's grammar. The
 formatter is its inverse, with one function per rule. Both are in this file so that a change of the

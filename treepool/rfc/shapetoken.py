@@ -1,4 +1,4 @@
-"""The tokens of RFC 46 shapes: how to read them, and when to quote them.
+"""The tokens of RFC 46 shapes: how to read and quote them, limits, and the label of a lone slot.
 
 RFC 46 does not define which characters are special and how quotes work. Here:
 

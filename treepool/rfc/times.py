@@ -1,4 +1,4 @@
-"""Times: ISO 8601 texts read, and times as people are told them, with the date if needed."""
+"""Times in words (14:30, with the date if not today), and which ISO 8601 texts are read."""
 
 from __future__ import annotations
 

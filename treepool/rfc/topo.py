@@ -1,4 +1,4 @@
-"""The topo of RFC 49: what one kind of node has, as a tree of locality domains.
+"""The topo of RFC 49: what one kind of node has, as a tree; names of localities, units, limits.
 
 A domain is a JSON object. ``cores``, ``gpus``, ``memory`` and ``storage`` describe what is local to
 it. Any other key whose value is an array of objects is the name of a locality, and the objects are

@@ -1,4 +1,4 @@
-"""Windows as JSON: nodes that are taken out, or kept for some jobs, from one time to another.
+"""Windows as JSON (nodes taken out, or kept for some jobs): keys, forms of times, names, limits.
 
     {"name": "maint", "hosts": "n[0-99]", "start": 1798790400, "end": "2027-01-01T12:00:00Z"}
     {"name": "course", "hosts": "n7", "start": 1798790400, "end": 1798804800,

@@ -1,1 +1,1 @@
-"""Pictures of a pool: one model, and its views as text, SVG and HTML."""
+"""What people are shown of a pool: pictures, explanations, advice, status, replays, snapshots."""

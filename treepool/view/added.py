@@ -1,4 +1,4 @@
-"""A cluster with more nodes than it has: what if ten more like these were bought?"""
+"""What ``treepool replay --add`` adds to a cluster: nodes like others, their names and domains."""
 
 from __future__ import annotations
 

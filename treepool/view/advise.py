@@ -1,4 +1,4 @@
-"""Advice: how large slots should be on each kind of node, so that nothing is left over.
+"""Advice: which slots fill each kind of node, which common shapes are tried, and what these leave.
 
 This is what a platform team tells its users: the geometry of each kind of node, the slots that
 fill it completely, and what shapes in common use leave stranded. To find each number, the adviser

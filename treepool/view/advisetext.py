@@ -1,4 +1,4 @@
-"""Advice for a terminal: the geometry of each kind of node, and which slots fill it."""
+"""Advice for a terminal: headings and columns of its tables, for nodes, slots and other shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Areas: the domains above the nodes as pictures show them, with the numbers of their nodes.
+"""Areas: whether a map shows domains or rows of nodes; what status says of switches and racks.
 
 Where there are no domains, or too many, a map shows rows of nodes in the order of their ranks.
 """

@@ -1,4 +1,4 @@
-"""The board: which job holds what on each node, as jobs start and end, and the resulting numbers.
+"""The board: which job holds what on each node, and when a node is idle, partial or full.
 
 A look or layout is created once, the first time a node has it, and its numbers are counted then.
 Moving a thousand nodes from one look to another is therefore one addition.

@@ -1,4 +1,4 @@
-"""What every view draws of a node: its domains as nested blocks, their ids as runs of cells.
+"""What every view draws of a node: nested domains, runs of cores and GPUs, how many at most.
 
 An R may describe nodes of a million cores in ten thousand domains. Such a node is drawn only in
 part: ``MAX_CELLS`` and ``MAX_DOMAINS`` limit the size of a picture.

@@ -1,4 +1,4 @@
-"""Explanations: why a request gets what it gets, or nothing, node by node.
+"""Explanations: why each node or domain was taken or passed over, or why a job waits, in words.
 
 placement.decision returns the pool's decisions, made by the same functions that allocate. This
 module puts them in the order in which a person would explain them, and reports equal nodes once.

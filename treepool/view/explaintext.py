@@ -1,4 +1,4 @@
-"""An explanation as a person would tell it, in lines that follow the width of the terminal.
+"""An explanation for a terminal: the order of its parts, how much is listed, what --verbose adds.
 
 The answer comes first: what the job gets, which jobs must end, or what would fit instead. Then come
 the nodes that were passed over. The rules, the order of the search and what an idle cluster gives

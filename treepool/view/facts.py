@@ -1,4 +1,4 @@
-"""The facts of a picture as objects for JSON, one kind of fact each; see schemas/output.json."""
+"""The facts that ``treepool show --json`` prints of a picture, by kind; see schemas/output.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of a replay as a picture: jobs start and end, step by step."""
+"""A replay as a picture: a step for each job that starts or ends, with its label and clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture as an HTML page: one self-contained file that loads nothing from the network.
+"""The picture as an HTML page, one file that loads nothing: its data, limits, security policy.
 
 The page holds the picture as JSON, and a script that draws it: the ``.js`` files and ``page.css``
 beside this module. Names are never written as HTML: the JSON in the script element

@@ -1,4 +1,4 @@
-"""Job traces from tables: what ``sacct --parsable2`` prints, or any CSV with such columns.
+"""Job traces from tables of sacct or CSV: which columns count, which rows are left out, and why.
 
 The first line names the columns, in any order and in any case; what is between ``|`` or commas is a
 value. A row becomes a job like this:

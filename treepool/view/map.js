@@ -1,4 +1,4 @@
-// The map: a square for each node, in its switch, in its cell; or in rows of nodes.
+// The map: nodes as squares in their domains, or domains as bars; names, sizes, clicks and keys.
 
 const MOST_SQUARES = 32768; // nodes from which a domain is only a bar
 const MOST_NAMED = 160; // domains without others inside from which those have no names

@@ -1,4 +1,4 @@
-"""What pictures show: the nodes of a pool, which job holds what on each, and the totals.
+"""What pictures show: nodes and the words for their states, what each job holds, lines of totals.
 
 Like the pool itself, a picture identifies a node by how it looks: nodes of one type and status on
 which the same jobs hold the same ids share one Look. Everything is computed per Look instead of

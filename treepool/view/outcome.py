@@ -1,4 +1,4 @@
-"""The numbers of a replay in words, as tables show them: a label and a text for each."""
+"""Which numbers of a replay tables show, and in which order: a label and a text for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-// Draws the picture that picture.js reads. Names are only ever set as text.
+// The page: which jobs and boxes it lists first, how many, its filters, numbers, details and keys.
+// Names are only ever set as text.
 
 const PAGE = 60; // boxes drawn at a time
 

@@ -1,5 +1,6 @@
 "use strict";
-// The picture that stands as JSON in this page: its nodes, jobs and steps. The other scripts draw it.
+// The picture in this page: what a filter of hosts accepts, which rows fold, and their order.
+// The picture stands as JSON in the page. The other scripts draw it.
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);

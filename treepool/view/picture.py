@@ -1,4 +1,4 @@
-"""A picture: a cluster, its jobs, and how its nodes looked step by step.
+"""A picture: a cluster, its jobs, and its steps for a slider: how many, and which is the busiest.
 
 A step has only the nodes that changed, so a run of a thousand jobs on 10,000 nodes takes no more
 space than the jobs themselves. A view that shows a single moment uses the last step.

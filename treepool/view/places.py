@@ -1,4 +1,4 @@
-"""Places: where the slots of a job sit on a node, and whether any place could be smaller."""
+"""Places: where slots sit on a node, which are local, and what smaller domains lack, in words."""
 
 from __future__ import annotations
 

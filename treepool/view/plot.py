@@ -1,4 +1,4 @@
-"""The plot of replays: what is in use, stranded and waiting over time, under several rules.
+"""The plot of replays: its panels over time, colours and dashes of lines, the unit of time.
 
 A plot has a panel for each number, and each panel a line for each set of rules. Points are means
 over equal intervals, so the lines are steps. matplotlib draws it (cli/replayplot.py), for

@@ -1,4 +1,4 @@
-"""The scheduler's numbers in Prometheus' text exposition format, for a textfile collector."""
+"""Names, help texts and labels of the metrics that ``treepool status --prometheus`` prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay: a trace of jobs run through a pool, or on from a snapshot, by rules given to each queue.
+"""Replay of a trace, or on from a snapshot: the rules and nodes of each queue, and when jobs end.
 
 Time is that of the trace and jumps from event to event: jobs end, jobs are submitted, and jobs
 start as ``sched-treepool`` would start them, by the same Queue, in the order of priority, then of

@@ -1,4 +1,4 @@
-"""Folding: equal nodes become one row with a count, so that a large cluster fits on a page.
+"""Folding: which nodes become one row with a count, and how many rows are shown at most.
 
 Two nodes are equal if they have the same type and status and the same jobs hold the same ids on
 both. If that still leaves too many rows, nodes also fold if *some* jobs hold the same ids on each.

@@ -1,4 +1,4 @@
-"""Snapshots: the state of an instance in one JSON file, for a question or a what-if elsewhere.
+"""Snapshots: the form of the JSON file with the state of an instance, and what is refused in it.
 
 ==============  ==================================================================================
 ``version``     1

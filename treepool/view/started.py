@@ -1,4 +1,4 @@
-"""The jobs that a replay started: when, on how much, and how long each kind of them waited."""
+"""The jobs that a replay started, and how long they waited by account, queue and class of size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running cluster in lines: one for each GPU, one for each job, and the totals.
+"""What ``treepool status`` says of each GPU, job and user, and in which order.
 
 This module computes the contents of each line. The caller that prints the lines lays them out.
 """

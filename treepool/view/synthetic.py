@@ -1,4 +1,4 @@
-"""Synthetic traces: generated jobs for a cluster, always the same for the same seed.
+"""Synthetic traces: sizes, run times, limits and arrivals of generated jobs, the same for a seed.
 
 The mix of jobs is typical of GPU clusters: many small jobs, few large ones, more short than long.
 Sizes follow the cluster's own kinds of node: parts of a GPU's share of the cores, whole shares,

@@ -1,4 +1,4 @@
-"""Tables in text: rows of cells, each column as wide as its longest cell.
+"""Tables in text: how wide each column is, and which are folded where a table is too wide.
 
 Rich lays out and renders each cell, which takes seconds for a thousand nodes. These tables only
 pad. A table that is too wide has its widest columns folded, at blanks and separators if possible.

@@ -1,4 +1,4 @@
-"""The picture for a terminal: numbers, kinds of node, jobs, and the nodes as boxes of cells.
+"""The picture for a terminal: the order of its parts, how many jobs and kinds of node, its bars.
 
 Each core and each GPU is one character: the letter of the job that has it, in the job's colour; a
 dot if it is free; an x on a node that is down or drained. No information is in the colour alone.

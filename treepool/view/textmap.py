@@ -1,4 +1,4 @@
-"""The map of a cluster for a terminal: the nodes of each domain above them, a sign for each.
+"""The map of a cluster for a terminal: its signs, names and legend, and how detailed it is.
 
 The map is as detailed as fits into MOST_LINES. A sign stands for several nodes if they are many,
 and if that is not enough, a domain is one sign. If the domains are too many even for that, or if

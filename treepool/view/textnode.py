@@ -1,4 +1,4 @@
-"""A node as text: a frame with its hosts, and in it the domains with a character for every cell."""
+"""A node's box in a terminal: hosts, domains, a character for every cell, colours of states."""
 
 from __future__ import annotations
 

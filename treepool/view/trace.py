@@ -1,4 +1,4 @@
-"""Job traces: which jobs came when, for how long, and what they asked for.
+"""Job traces: the keys of a JSON line (when, how long, for what), their limits, lines left out.
 
 A trace is JSON lines, an object for each job:
 

@@ -1,4 +1,4 @@
-"""Where a job is: the address of each of its nodes in the fabric, and the domain of each task.
+"""Where a job is: the addresses and the order of its nodes in the fabric, the domain of each task.
 
 The *topology order* of nodes is that of a walk through the fabric: nodes of one switch are next to
 each other, then those of the next switch of the same rack. Domains and nodes that are equal in that

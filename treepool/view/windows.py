@@ -1,4 +1,4 @@
-"""Windows in words."""
+"""Windows in words: one line for each, with its hosts, its times and for whom it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words in pictures: names made safe, amounts, kinds of node, links.
+"""Words in pictures: how long names and lists may be, counts, sizes, kinds of node, links of GPUs.
 
 Names come from R, which may come from anyone. ``plain`` removes characters from them that a
 terminal would interpret. The views for browsers escape them as well.

@@ -1,4 +1,4 @@
-"""The MIG instances of a node's NVIDIA GPUs, from the text of ``nvidia-smi -L``.
+"""The MIG instances of NVIDIA GPUs, from ``nvidia-smi -L``: their ids, memory and NICs.
 
 hwloc does not report MIG. The text has a line for each GPU, in the order of NVML's index. A line
 for each of its MIG devices follows. Jobs use these devices:

@@ -1,4 +1,4 @@
-"""The text of ``nvidia-smi topo -m``: the links between an NVIDIA node's GPUs, and their locality.
+"""The text of ``nvidia-smi topo -m``: links of NVIDIA GPUs, NVSwitches, CPUs and NICs near them.
 
 The command prints a table with a row and a column for each GPU and NIC, and columns with the CPUs
 and NUMA nodes near each GPU. A legend follows, and, if NICs are called NIC0, NIC1, ..., their

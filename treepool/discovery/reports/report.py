@@ -1,4 +1,4 @@
-"""What a vendor's tool reports on a node's GPUs, and how that is added to hwloc's machine.
+"""What a vendor's tool reports, and what counts if hwloc differs; GB/s of NVLink by GPU model.
 
 The tool knows the links between the GPUs, and hwloc knows the node around them. If both know a
 link, the tool's figure is used for NVLink and xGMI, and the nearer path for PCIe and NICs. hwloc's

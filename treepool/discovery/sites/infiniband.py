@@ -1,4 +1,4 @@
-"""``ibnetdiscover``: the switches of an InfiniBand fabric, and the hosts at their ports.
+"""``ibnetdiscover``: hosts at InfiniBand switches, names of switches, which levels are domains.
 
 Switches are told apart by their GUIDs. They are called by their descriptions, as far as these are
 unique. A host is at the switch of its first adapter. Where each switch has one switch above it, the

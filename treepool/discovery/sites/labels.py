@@ -1,4 +1,4 @@
-"""Locations of hosts in tables and labels: CSV, JSON, and Kubernetes' nodes.
+"""Locations of hosts in CSV, JSON and Kubernetes' nodes: which columns and labels are known.
 
 Kubernetes' nodes (``kubectl get nodes -o json``, or with ``topologies.kueue.x-k8s.io``) have labels
 that say where they are: the levels of Kueue's ``Topology`` objects, if the file has any; otherwise

@@ -1,4 +1,4 @@
-"""Where a site's hosts are, according to any file, and what levels of switches are called."""
+"""Where a site's hosts are, what levels of switches are called, how several topologies merge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fabric from a site's files: which switches, racks or blocks each host is in.
+"""The fabric from a site's files: how a format is recognized; NVLink domains; HPE Cray host names.
 
 ==================  =============================================================================
 Slurm               ``topology.conf`` and ``topology.yaml``, trees and blocks; NVIDIA's topograph

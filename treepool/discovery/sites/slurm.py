@@ -1,4 +1,4 @@
-"""Slurm's topology files: the switches and blocks that each host is in."""
+"""Slurm's ``topology.conf`` and ``topology.yaml``: the switches and blocks of each host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidates: the node states that can serve a request, in order of preference.
+"""Candidates: the node states that can serve a request, kept in order: counts, locality, policy.
 
 The candidates are a heap of states, updated from the index's log of changes. Fits are computed only
 for states that reach the top. An allocation therefore looks only at the states it uses and at those

@@ -1,4 +1,4 @@
-"""The choice: which nodes a request gets, with its open questions settled.
+"""The choice: which nodes a request gets, and which property they share (job option ``same``).
 
 A request may leave open which property its nodes share (``same``) and how much each slot gets (a
 range as a count below the slot, see grown.py). Both allocation and explanation use this module to

@@ -1,4 +1,4 @@
-"""Fitness: how good a placement is, from 0 to 1, for reports and for policies.
+"""Fitness: how good a placement is, from 0 to 1: the formula, and its weights alpha and beta.
 
     fitness = (1 - alpha) * intra + alpha * inter
     intra   = beta * links + (1 - beta) * memory

@@ -1,4 +1,4 @@
-"""The counts below the slot: how large they can be, the same for all slots of a job.
+"""Ranges below the slot, such as core=4-8: the largest count that fits, the same for all slots.
 
 A count on or above the slot is chosen by the node, or the domain, that serves it. A count below the
 slot is settled here, by serving the request with one value after another. ``grown`` is a generator

@@ -1,4 +1,4 @@
-"""The mix: the jobs that a site expects, as the measure of what a choice costs those to come.
+"""The mix of expected jobs: its text (option ``mix``), and which free GPUs are of use to them.
 
 A free GPU is *stranded* for a kind of job if no such job fits there now, in the smallest kind of
 domain that could host it on an idle node. The kinds are averaged by the GPUs that their jobs take.

@@ -1,8 +1,9 @@
-"""Node policies: the order in which nodes are tried. A policy is one small class with one method.
+"""Node policies: in which order nodes are tried, and what ``packing`` weighs, such as straddling.
 
-Nodes are ordered by ``policy.key(...)``, to which ``policy.straddle`` is added where a slot would
-not be local, and where it would be split (candidates.split_on()); the lowest rank wins a tie.
-Under most policies locality comes before all else.
+A policy is one small class with one method. Nodes are ordered by ``policy.key(...)``, to which
+``policy.straddle`` is added where a slot would not be local, and where it would be split
+(candidates.split_on()); the lowest rank wins a tie. Under most policies locality comes before all
+else.
 """
 
 from __future__ import annotations

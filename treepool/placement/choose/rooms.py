@@ -1,4 +1,4 @@
-"""Rooms: how often each domain of a fabric can host something that a request asks for.
+"""Rooms: how often each domain of a fabric can host what a request asks for; which is the best fit.
 
 A room is a rule that goes down the tree. What it says of a domain is kept until something in the
 domain changes, so its cost follows what changes, not the number of domains.

@@ -1,4 +1,4 @@
-"""Selection: walk a request's candidates in order until it has what it asks for.
+"""Selection: takes candidates in order until a request has enough; of a range, the largest count.
 
 This module changes nothing. The pool commits a complete selection or none.
 """

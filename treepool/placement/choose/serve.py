@@ -1,4 +1,4 @@
-"""Serving a request: on the nodes of the whole pool, or in domains of its fabric.
+"""Serving a request: when the order of nodes decides, and when switches and other domains do.
 
 Without a fabric, selection.py decides alone. With a fabric, the node rules decide how much of the
 request can be served, because counts come first. A job that they place on one node stays there, or

@@ -1,4 +1,4 @@
-"""Spread: the domains above the nodes that a request gets.
+"""Spread: which domains above the nodes (switches) a job gets: the smallest, or as few as possible.
 
 A job of several nodes gets the smallest domain that can serve all of it, and among those the best
 fit (``Order``). If no domain below the root can, it gets as few domains of the highest level as

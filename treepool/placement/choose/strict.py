@@ -1,4 +1,4 @@
-"""What a job asks for while it waits for a close place: what it prefers is required.
+"""What a job asks for while it waits for a close place (job option ``wait``), and afterwards.
 
 This is delay scheduling, the job option ``wait``. A *strict* request asks for local slots and,
 above the nodes, for one domain of the locality in which an idle pool would place it. If there is

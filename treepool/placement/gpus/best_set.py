@@ -1,4 +1,4 @@
-"""Link sets: which GPUs of a node work best together, by the links between them.
+"""Which GPUs of a node work best together: by links, domains, NICs, and what stays free for others.
 
 Sets of g free GPUs are compared by these criteria, in this order:
 

@@ -1,4 +1,4 @@
-"""Cliques: sets of GPUs in which every pair is linked, and the heaviest of them.
+"""Cliques: sets of GPUs in which every pair is linked, the heaviest of them, and search limits.
 
 A graph is a list of bitmasks: ``adjacent[i]`` holds the neighbours of vertex ``i``. A graph has as
 many vertices as a node has GPUs, so the searches below are exact up to a bound on their work.

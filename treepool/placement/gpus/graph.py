@@ -1,4 +1,4 @@
-"""Joined GPUs: sets in which every pair is linked as a job demands.
+"""Joined GPUs: sets in which every pair has the links demanded; none if the links are not known.
 
 The pairs of GPUs that meet a demand form a graph, and joined sets are its cliques. cliques.py
 decides quickly whether there is one; best_set.py decides which one is best.

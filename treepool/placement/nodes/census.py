@@ -1,4 +1,4 @@
-"""The census: what is in each domain of a fabric.
+"""The census: states and idle nodes of each domain of a fabric; which of equal nodes comes first.
 
 It reads in the log of an index which ranks moved since it last did, and counts these anew in the
 domains around them. Its cost therefore follows what changes, not the number of nodes.

@@ -1,4 +1,4 @@
-"""From an RFC 49 topo to a node type: its tree, cut to what R has of the node.
+"""From a topo to a node type: what R has of it, and which memory counts: HBM, CXL, NVM, of GPUs.
 
 Localities with a name in TIERS are memory tiers: memory other than the ordinary memory of cores. A
 tier is a domain inside the domain that it is near to. It has the same cores and GPUs, and encloses

@@ -1,4 +1,4 @@
-"""The fabric: the compiled form of the tree above the nodes.
+"""The fabric, compiled: domains above the nodes, ranks that stand alone, what a job's R has of it.
 
 Domains are numbered, parents before children; domain 0 is the root. What is known of them are lists
 by number, so that counting what is free in each (census.py) is plain arithmetic.

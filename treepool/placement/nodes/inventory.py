@@ -1,7 +1,7 @@
-"""The inventory: the nodes of a pool. It does not change until nodes are removed.
+"""The inventory: the nodes of a pool, which satisfy a constraint, which properties jobs inherit.
 
 It holds what does not depend on jobs: the type of each rank, its host, its place in the key, and
-its properties. Copies of a pool share one inventory.
+its properties. It does not change until nodes are removed. Copies of a pool share one inventory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Link tables: what connects the GPUs of a node type."""
+"""Link tables: what connects the GPUs of a node type, and when that gives no reason to choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The type of each rank, from R_lite and the key: ranks of the same type share one object."""
+"""Which ranks are of one node type, by topo and R_lite; which ids of R are which of the topo."""
 
 from __future__ import annotations
 

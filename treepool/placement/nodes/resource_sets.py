@@ -1,6 +1,6 @@
-"""The R of a pool (RFC 20): of all nodes, of those that are down, or of what is allocated.
+"""The R (RFC 20) of a job; and of a pool: all nodes, those that are down, or what is allocated.
 
-And the R of a job, with the key cut to its ranks (RFC 49, "Allocated R").
+The key in the R of a job is cut to its ranks (RFC 49, "Allocated R").
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Locality trees: the compiled form of an RFC 49 topo for a node type, see compile.py.
+"""Locality trees of node types: their domains, and who may have slices of GPUs (MIG instances).
 
-A domain is two bitmasks: its cores and its GPUs. A NodeType is one tree of domains. All ranks with
-the same topo and the same R_lite children share it.
+They are the compiled form of an RFC 49 topo, see compile.py. A domain is two bitmasks: its cores
+and its GPUs. A NodeType is one tree of domains. All ranks with the same topo and the same R_lite
+children share it.
 """
 
 from __future__ import annotations

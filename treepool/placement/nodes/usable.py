@@ -1,4 +1,4 @@
-"""Usable GPUs: how many free GPUs have their fair share of free cores beside them.
+"""Usable GPUs: free GPUs with their fair share of free cores beside them; others are stranded.
 
 A free GPU without free cores near it is stranded: few jobs can use it, and those that do straddle
 domains. The measure is a pure function of what is free, so it needs no history of requests.

@@ -1,4 +1,4 @@
-"""Amounts: which ids of a domain an amount takes.
+"""Amounts: which cores and GPUs of a domain are taken, near each other and from few domains.
 
 An amount that no smaller domain can host spans as few child domains as possible, see cover.py. GPUs
 come from domains with free cores beside them. Cores come from the domains of the chosen GPUs, level

@@ -1,4 +1,4 @@
-"""The domains that can currently meet a part or give an amount, the preferred ones first."""
+"""Which domains of a node can give what is asked of them now, and which of them are preferred."""
 
 from __future__ import annotations
 

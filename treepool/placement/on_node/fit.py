@@ -1,4 +1,4 @@
-"""The fit: which ids a request takes from a node in a given state.
+"""The fit: what a node in a given state can give to a request; a job needs a core on each node.
 
 A fit is a pure function of (state, ask), and the state remembers it. slots.py decides how many
 units there are and what each takes. Some requests need a search (search.py), which may give up. The

@@ -1,4 +1,4 @@
-"""The ids: which cores and GPUs the takes of a match get.
+"""The ids: which cores and GPUs slots get, and the fair share of cores if only GPUs are asked for.
 
 A match promises numbers per domain, not ids. Whole domains come first, then amounts from the
 innermost scope outwards: a scope may give ids from anywhere inside it, so the smaller scopes must

@@ -1,4 +1,4 @@
-"""Levels: how far a domain is from the smallest kind of domain that could host an amount.
+"""Levels: when a slot is local: in the smallest kind of domain with enough cores, GPUs, memory.
 
 An amount goes into the smallest domain that has it free. The domain is found by walking down from
 the scope of the amount. Among equal domains, the walk prefers the one that leaves whole domains

@@ -1,4 +1,4 @@
-"""The search: in which domains slots are placed.
+"""The search: in which domains slots are placed that ask for several things, or for linked GPUs.
 
 An amount affects the others only by its size, not by the ids it takes inside its domain. A match is
 therefore a choice of domains in which no domain promises more to the scopes inside it than it has

@@ -1,4 +1,4 @@
-"""The units of a group: how many a node in some state can give, and what each takes.
+"""The units of a group: how many slots, or domains with slots, a node can give, local ones first.
 
 A unit is a slot, or a domain of the locality above it with as many slots inside as fit there. The
 slots of a scope are placed one after another, each in the best remaining way. Where this is not

@@ -1,4 +1,4 @@
-"""Waiting jobs, the rules of their queues, their classes, and their reservations.
+"""Waiting jobs, their classes, reservations; the policies fifo, easy, conservative, their depths.
 
 All times are in seconds since the epoch and finite. A job without a time limit is planned as one of
 a hundred years; what starts later than fifty years from now is told as "cannot be told".

@@ -1,4 +1,4 @@
-"""A line: the waiting jobs of one Flux queue and its virtual queues, in order.
+"""A line: the waiting jobs of a Flux queue and its virtual queues; who gets the next reservation.
 
 Jobs without a reservation stand in groups of one class, and in these by their length: what waits
 is tried once per class and length. Places are kept instead of jobs: a place has the job id.

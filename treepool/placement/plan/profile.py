@@ -1,4 +1,4 @@
-"""The profile: who holds what on each rank, and from when to when.
+"""The profile: who holds what on each rank and when; late jobs; how much work a step may do.
 
 Running jobs hold until their limits, windows and reservations from their start to their end. A job
 that is over its limit still runs: it counts for what is free at PRESENT, and is expected to end at

@@ -1,4 +1,4 @@
-"""The search: the earliest start of a request in the profile.
+"""The search: the earliest start of a waiting job in the profile, and what it lacks until then.
 
 What is free only grows when something ends, so these are the times to try. Between them the search
 counts the units of the request that the nodes could serve; only when there are enough is a choice

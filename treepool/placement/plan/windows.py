@@ -1,4 +1,4 @@
-"""Windows: nodes that an administrator takes out, or keeps for some jobs, for a time."""
+"""Windows in the plan: which jobs may use their nodes, and which jobs are in conflict with them."""
 
 from __future__ import annotations
 

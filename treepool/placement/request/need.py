@@ -1,4 +1,4 @@
-"""Needs: what a slot, a domain or a node is asked to give, in the terms of placement."""
+"""Needs: what a slot, a domain or a node must give; when a link meets a demand (``gpu_link``)."""
 
 from __future__ import annotations
 

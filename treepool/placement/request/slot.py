@@ -1,4 +1,4 @@
-"""What a slot asks for: the vertices below it, and what the job demands of its memory and GPUs."""
+"""What a slot asks for: what may stand below it, units, exclusive domains, demands on its GPUs."""
 
 from __future__ import annotations
 

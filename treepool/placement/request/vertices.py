@@ -1,4 +1,4 @@
-"""Requests: what a jobspec asks for, in the terms of placement.
+"""Requests: which forms of a jobspec are accepted, what each asks for, and why others are refused.
 
 This module checks RFC 14's vertices against the forms of doc/design.md, once, at submission. A
 vertex that no form covers is an error that names the vertex; nothing is ignored.

@@ -1,4 +1,4 @@
-"""Decisions for inspection: what a pool would choose for a request, and among which nodes.
+"""Decisions for inspection: what a pool would choose, among which nodes, and what others lack.
 
 A decision reports exactly the choice that an allocation would get. It allocates nothing.
 """

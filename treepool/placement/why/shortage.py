@@ -1,4 +1,4 @@
-"""What is missing: why none of some domains has an amount, with the largest one available.
+"""What is missing: the words for too few cores, GPUs, memory or links; sizes and amounts in words.
 
 The message names the first number that does not fit: "no numa domain has 20 cores: the largest
 has 15".
