@@ -1,4 +1,4 @@
-"""Every exception that treepool raises; the records of a problem and of a reason, and its codes.
+"""Every exception; how a problem shows its place (pointer, caret); reasons and their codes.
 
 Malformed input is a ``ValueError``, and an allocation that cannot be served is an ``OSError``. Code
 that was written for flux-core's own pools therefore catches both without knowing treepool.

@@ -1,4 +1,4 @@
-"""What live jobs hold, what conflicts with it, and what changed since a reader last looked."""
+"""What jobs hold, what may be taken or given back, and what changed since a reader last looked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Link tables as JSON, by digest of topo: GPU links, their form (pairs, mesh), NICs, distances.
+"""Link tables as JSON: links of GPUs, their form (pairs, mesh), which NIC a GPU uses, distances.
 
 The key holds the tables as ``scheduling.links``, an object whose keys are digests of topos
 (``digest``). It is treepool's own addition to RFC 49, and other readers ignore it. It names no

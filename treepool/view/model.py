@@ -1,4 +1,4 @@
-"""What pictures show: nodes and the words for their states, what each job holds, lines of totals.
+"""What pictures show: nodes, the words for their states, why drained, what jobs hold, totals.
 
 Like the pool itself, a picture identifies a node by how it looks: nodes of one type and status on
 which the same jobs hold the same ids share one Look. Everything is computed per Look instead of

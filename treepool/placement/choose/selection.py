@@ -1,4 +1,4 @@
-"""Selection: takes candidates in order until a request has enough; of a range, the largest count.
+"""Selection: takes nodes in order until a request has enough; ranges of nodes and slots settled.
 
 This module changes nothing. The pool commits a complete selection or none.
 """

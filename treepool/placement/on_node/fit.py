@@ -1,4 +1,4 @@
-"""The fit: what a node in a given state can give to a request; a job needs a core on each node.
+"""The fit: what a node in a state can give to a request, and how many slots of a range are there.
 
 A fit is a pure function of (state, ask), and the state remembers it. slots.py decides how many
 units there are and what each takes. Some requests need a search (search.py), which may give up. The

@@ -1,4 +1,4 @@
-"""Decisions for inspection: what a pool would choose, among which nodes, and what others lack.
+"""Decisions for inspection: what a pool would choose, and in numbers of what is free why nothing.
 
 A decision reports exactly the choice that an allocation would get. It allocates nothing.
 """
