@@ -1,4 +1,4 @@
-"""What the scheduler answers, and what private mode hides: jobs, why one waits, what a shape gets.
+"""The answers to questions, and what private mode hides: jobs, why one waits, what a shape gets.
 
 The requests and answers are documented in doc/questions.md. With ``access.private-mode`` (see
 flux-config-access(5)) a guest learns of no job of others, as from ``flux jobs``, but the id of one

@@ -1,4 +1,4 @@
-"""``treepool flux-env --install`` and ``--uninstall``: which links and copies there are, and where.
+"""``flux-env``: which links and copies of treepool are made in a Flux, where, and which are found.
 
 pip has put treepool and its libraries somewhere, and they stay there. What is installed is one
 directory, the *home*: a link to the package, one to the directory of its libraries, the command

@@ -1,4 +1,4 @@
-"""Which parts of treepool a Flux finds, and where: ``treepool flux-env --check``."""
+"""What ``treepool flux-env --check`` says of the parts of treepool that a Flux finds."""
 
 from __future__ import annotations
 

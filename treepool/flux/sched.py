@@ -1,4 +1,4 @@
-"""The scheduler module ``sched-treepool``: what it does on each event; annotations of started jobs.
+"""The scheduler module ``sched-treepool``: what it does on each event of Flux.
 
 ``protocol.py`` speaks the protocol (RFC 27), and ``runner.py`` decides whose turn it is.
 ``plan/queue.py`` decides the order in which jobs start, ``submissions.py`` when a submission is

@@ -1,4 +1,4 @@
-"""When a submitted job is deferred until topology is known, judged, queued, denied, judged again.
+"""Jobs before and in the queue: deferred until topology is known, judged, denied, judged again.
 
 ======== ==================================================== ======================================
 state    the job                                              next

@@ -1,4 +1,4 @@
-"""Allocations: what a job got, its start and end, and Flux's short form, such as rank0/core0."""
+"""Allocations: what a job got, as it is kept, and Flux's short form, such as rank0/core0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pool: what a scheduler calls, by Flux's names; nodes that are down; when a job ends.
+"""The pool: what a scheduler calls, by Flux's names; which nodes are down; when jobs start and end.
 
 A call either does all it says or raises and changes nothing: selections are complete before the
 first rank moves, and a failure while ranks move (no memory, Ctrl-C) moves them back.

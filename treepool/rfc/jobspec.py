@@ -1,4 +1,4 @@
-"""RFC 14 jobspecs (and RFC 25, version 1): what scheduling reads of them, what may be missing.
+"""RFC 14 and 25 jobspecs: what scheduling reads of them, what may be missing, one made of a shape.
 
 This module reads what scheduling needs: the resource list, and from ``attributes.system`` the
 duration, the RFC 31 constraint and treepool's own options. ``jobcheck`` checks the rest. ``tasks``

@@ -1,4 +1,4 @@
-"""Where a job of a running instance stands, and what happens next and when, in words."""
+"""What is told of a job, or of a shape, of a running instance: where it stands, what comes next."""
 
 from __future__ import annotations
 

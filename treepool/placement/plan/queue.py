@@ -1,4 +1,4 @@
-"""The queue: the order in which waiting jobs start (backfill, compression), in Flux and in replays.
+"""The queue: in which order jobs start, which are backfilled, and which nobody can serve any more.
 
 A *pass* looks at what may have become possible: jobs whose reservation has come, then jobs in the
 order of the queue (*backfill*: those that fit now without touching a reservation), then hard jobs,
