@@ -1,4 +1,4 @@
-"""The mix of expected jobs: its text (option ``mix``), and which free GPUs are of use to them.
+"""The mix of expected jobs: the form of its text, and which free GPUs are of use to them.
 
 A free GPU is *stranded* for a kind of job if no such job fits there now, in the smallest kind of
 domain that could host it on an idle node. The kinds are averaged by the GPUs that their jobs take.

@@ -1,4 +1,4 @@
-"""Selection: takes nodes in order until a request has enough; ranges of nodes and slots settled.
+"""Selection: takes nodes in order until there are enough; counts of ranges; which choice is better.
 
 This module changes nothing. The pool commits a complete selection or none.
 """
