@@ -1,4 +1,4 @@
-"""What is held back: allocated, but to no job that the scheduler knows; how often this is checked.
+"""What is allocated to no known job: held back; what was freed unseen; how often it is checked.
 
 The job manager says what jobs and housekeeping have. What of that no job in the pool has is *held
 back*: that of jobs whose R is gone or damaged, of jobs that end because the pool lacks some of what

@@ -1,4 +1,4 @@
-"""The options of a pool in one table (policy, straddle, mix, ...): defaults, values, help."""
+"""The options of a pool (policy, mix, ...): defaults, values, help; whether they suit its nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pool: what a scheduler calls, by Flux's names; which nodes are down; when jobs start and end.
+"""The pool: what a scheduler calls; nodes that are down; starts and ends of jobs; changed options.
 
 A call either does all it says or raises and changes nothing: selections are complete before the
 first rank moves, and a failure while ranks move (no memory, Ctrl-C) moves them back.
