@@ -296,6 +296,30 @@ def test_constraints_count_in_what_is_feasible(pool, constraints, shape, reason)
         pool.check_feasibility(request)
 
 
+@pytest.mark.parametrize(
+    ("constraints", "shape", "reason"),
+    [
+        ({"ranks": ["4"]}, "slot/gpu", "no node has 1 GPU: the largest has 0, {}"),
+        ({"ranks": ["0,4"]}, "switch/node=2/slot/core", "the largest has 1, {}"),
+        ({"ranks": ["0"]}, "slot/numa/core=5", "the largest has 4, {}"),
+        ({"properties": ["^red"]}, "slot/core=99", "the largest has 16"),
+        (None, "slot/core=99", "the largest has 16"),
+    ],
+)
+def test_what_no_node_has_is_told_of_those_that_the_constraints_leave(constraints, shape, reason):
+    """Other nodes may have it, such as those of another queue."""
+    R = cluster()
+    R["execution"]["R_lite"].append({"rank": "4", "children": {"core": "0-15"}})
+    R["execution"]["nodelist"] = ["n[0-4]"]
+    R["scheduling"]["fabric"] = {"switch": [{"ranks": "0-3"}, {"ranks": "4"}]}
+    pool = Pool(R)
+    request = pool.parse_resource_request(spec(shape, constraints=constraints))
+    with pytest.raises(InfeasibleRequest) as refused:
+        pool.check_feasibility(request)
+    only = "counting only nodes that satisfy the constraints"
+    assert str(refused.value).endswith(reason.format(only))
+
+
 def test_a_rank_that_is_down_may_come_back(pool):
     pool.mark_down("all")
     request = pool.parse_resource_request(spec("slot=4/node"))

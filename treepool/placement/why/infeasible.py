@@ -61,11 +61,15 @@ def _why(request: Request, inventory: Inventory) -> Reason:
         return Reason("constraint", f"no node satisfies the constraints{which}")
     types = _types_for(request, inventory)
     units = {t: _units_on(t, request.ask) for t in types}
-    if request.above and any(units.values()):
-        return why_not_above(request, inventory)
-    among = " that satisfy the constraints" if within != idset.EVERY else ""
+    reason = None
     if not any(units.values()):
-        return _Node(request.ask, list(types), inventory).why()
+        reason = _Node(request.ask, list(types), inventory).why()
+    elif request.above:
+        reason = why_not_above(request, inventory)
+    if reason is not None:
+        only = "counting only nodes that satisfy the constraints"
+        return reason.said(f"{reason}, {only}") if inventory.ranks & ~within else reason
+    among = " that satisfy the constraints" if within != idset.EVERY else ""
     if request.nodes is None:
         room = sum(units[t] * count for t, count in types.items())
         unit = request.ask.group.name
