@@ -252,6 +252,9 @@ def test_a_job_of_a_queue_that_names_hosts_waits_for_these_and_says_so(hosts):
     assert reason.startswith("0 of 1 nodes free now")
     _, line = explained(hosts, "--job", second)
     assert line["explanation"]["nodes"] == 1
+    assert line["explanation"]["shape"].startswith(f"{second}: node{{x}}/slot")
+    _, line = explained(hosts, "--instance", "slot/gpu=9", "--queue=some")
+    assert line["explanation"]["shape"] == line["shape"] == "slot/gpu=9"
     refused = hosts.submit("--queue=other", "--requires=+some", "-N2", "-n2")
     note = hosts.wait(refused, "exception")["note"]
     assert "of those that satisfy the constraints, 1 can serve it" in note

@@ -98,7 +98,7 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
 
 
 def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation:
-    """Why *spec* gets what it gets of what is free, whatever the queue says."""
+    """Why *spec* of job *name*, or of a shape (*jobid* -1), gets what it gets of what is free."""
     system = (spec.get("attributes") or {}).get("system") or {}
     resources = spec.get("resources") or []
     held = {
@@ -109,7 +109,7 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
     with files.naming(f"{name:.40}", USAGE):
         return explain(
             live.pool,
-            f"{name}: {format_shape(resources)}",
+            name if jobid < 0 else f"{name}: {format_shape(resources)}",
             resources,
             system.get("constraints"),
             held,
