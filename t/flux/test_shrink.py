@@ -68,6 +68,8 @@ def test_the_scheduler_forgets_the_ranks_that_leave(inner):
     assert of_scheduler(inner, "all") == (2, 16, 4)
     assert of_scheduler(inner, "allocated") == (2, 10, 3)
     assert of_scheduler(inner, "down") == (0, 0, 0)
+    assert inner.flux("treepool", "where", "--taskmap=2") == "[[0,2,2,1]]"
+    assert inner.flux("treepool", "where", "--hostfile").split() == ["fake0", "fake2"]
     assert [inner.state(job) for job in (stays, part)] == ["R", "R"]
 
     job = inner.submit("-n1", "-c4", "-g1")

@@ -4,7 +4,8 @@ of the next switch of the same rack. Flux itself numbers the nodes of a job, and
 through them its tasks, by rank.
 
 Inside a job it is that job; in the script of "flux batch" or "flux alloc", and
-anywhere else without --job, it is the whole instance.
+anywhere else without --job, it is the whole instance, without the nodes that are
+excluded from it or left it for good.
 
 examples:
   flux treepool where --job f2oQ9Yxk
@@ -90,8 +91,8 @@ def _places(arguments: Namespace) -> tuple[list[Place], int]:
     with instance.asking(f"job {job:.40}: " if job else ""):
         from treepool.flux.job import located
 
-        R, tasks, rank = located(job, os.environ)
-        return where.places(R, tasks), rank
+        R, tasks, rank, members = located(job, os.environ)
+        return where.places(R, tasks, members), rank
 
 
 def _fact(place: Place) -> dict[str, object]:

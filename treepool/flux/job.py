@@ -55,24 +55,30 @@ def read(environment: Mapping[str, str]) -> Job:
     )
 
 
-def located(job: str, environment: Mapping[str, str]) -> tuple[ResourceSet, Taskmap, int]:
+def located(job: str, environment: Mapping[str, str]) -> tuple[ResourceSet, Taskmap, int, int]:
     """The R of *job*, or of the instance if that is "", its tasks, and the rank of this broker.
 
-    There are no tasks if no shell starts any soon. Raises OSError and ValueError as ``read`` does.
+    The last is which ranks of R jobs may have (bitmask): not those that are excluded from the
+    instance, or that left it for good. There are no tasks if no shell starts any soon. Raises
+    OSError and ValueError as ``read`` does.
     """
     uri = environment.get("FLUX_URI")
     broker = Broker(uri, PATIENCE)
     rank = int(broker.attribute("rank"))
     if not job:
-        return ResourceSet.read(broker.value("resource.R")), (), rank
+        return ResourceSet.read(broker.value("resource.R")), (), rank, _members(broker)
     jobid = job_id(job)
     R = _R(broker, jobid)
     try:
-        return R, _taskmap(Broker(uri, _SOON), jobid), rank
+        return R, _taskmap(Broker(uri, _SOON), jobid), rank, R.mask
     except OSError as e:
         if e.errno not in (errno.ENOENT, errno.ETIMEDOUT):
             raise
-        return R, (), rank
+        return R, (), rank, R.mask
+
+
+def _members(broker: Broker) -> int:
+    return ResourceSet.read(json.loads(broker.ask("resource.sched-status", rank=0))["all"]).mask
 
 
 def _R(broker: Broker, jobid: int) -> ResourceSet:

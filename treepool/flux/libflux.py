@@ -36,9 +36,9 @@ class Broker:
             raise OSError(ffi.errno, os.strerror(ffi.errno))
         return _text(value)
 
-    def ask(self, topic: str, payload: Any = None) -> str:
+    def ask(self, topic: str, payload: Any = None, rank: int = _ANY) -> str:
         """The text that answers a request, "" if it has none; raises OSError."""
-        return next(self._answers(self._rpc(topic, payload, 0), lib.flux_rpc_get))
+        return next(self._answers(self._rpc(topic, payload, 0, rank), lib.flux_rpc_get))
 
     def watch(self, topic: str, payload: Any) -> Iterator[str]:
         """The texts that answer a request, until the end of its answers; raises OSError."""
@@ -50,9 +50,9 @@ class Broker:
         future = lib.flux_kvs_lookup(self._handle, b"primary", 0, key.encode())
         return next(self._answers(future, lib.flux_kvs_lookup_get))
 
-    def _rpc(self, topic: str, payload: Any, flags: int) -> Any:
+    def _rpc(self, topic: str, payload: Any, flags: int, rank: int = _ANY) -> Any:
         text = ffi.NULL if payload is None else json.dumps(payload).encode()
-        return lib.flux_rpc(self._handle, topic.encode(), text, _ANY, flags)
+        return lib.flux_rpc(self._handle, topic.encode(), text, rank, flags)
 
     def _answers(self, future: Any, get: Callable[[Any, Any], int]) -> Iterator[str]:
         if not future:

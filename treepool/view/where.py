@@ -59,14 +59,16 @@ class Place:
         return ".".join([*(locality for locality, _ in self.path), NODE])
 
 
-def places(R: ResourceSet, tasks: Taskmap = ()) -> list[Place]:
-    """The nodes of a job that has *R* and this task map, in topology order.
+def places(R: ResourceSet, tasks: Taskmap = (), members: int = idset.EVERY) -> list[Place]:
+    """The nodes of *R* that are *members* (bitmask of ranks), in topology order.
+
+    They are those of a job, with this task map, or of an instance.
 
     The tasks of a node get its cores in contiguous shares, in order, as ``bind`` deals them. Raises
     InvalidKey for a key that does not fit R.
     """
     inventory = Inventory.of(R)
-    ranks = list(idset.iterate(inventory.ranks))
+    ranks = list(idset.iterate(inventory.ranks & members))
     number = {rank: i for i, rank in enumerate(ranks)}
     mine: list[list[int]] = [[] for _ in ranks]
     for node, some in taskmap.tasks_of(tasks):
