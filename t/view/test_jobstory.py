@@ -125,6 +125,12 @@ def test_a_job_that_is_over(result):
     assert lines[2].strip() == "it never had resources"
 
 
+def test_why_a_job_was_cancelled_is_said_if_there_is_a_reason():
+    assert len(told("INACTIVE", result="CANCELED", started=1.0, exception="cancel")) == 1
+    said = told("INACTIVE", result="CANCELED", started=1.0, exception="cancel: too long")
+    assert said[1].strip() == "cancel: too long"
+
+
 @pytest.mark.parametrize(
     "state", ["NEW", "DEPEND", "PRIORITY", "SCHED", "RUN", "CLEANUP", "INACTIVE", "x\x1b[31m"]
 )

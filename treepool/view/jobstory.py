@@ -220,7 +220,7 @@ def _inactive(facts: Facts, now: float) -> Iterator[str]:
     cleaning = facts.answer is not None and facts.answer["state"] == "running"
     so = ", and is being cleaned up" if cleaning else ""
     yield f"is over{so}: {_RESULTS.get(facts.result, plain(facts.result))}{when}"
-    if facts.exception:
+    if facts.exception and facts.exception != "cancel":  # that it was, is said already
         yield plain(facts.exception, MAX_LIST)
     if not facts.started:
         yield "it never had resources"
