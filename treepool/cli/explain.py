@@ -43,6 +43,9 @@ from treepool.view.model import Job
 if TYPE_CHECKING:
     from treepool.view.snapshot import Snapshot
 
+#: What ``--job`` knows of a job of the instance, beside the options of the pool.
+_OF_JOB = ("shape", "locality", "constraint", "queue", "duration")
+
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
@@ -77,8 +80,8 @@ def run(arguments: Namespace) -> int:
     if arguments.job is not None and arguments.snapshot is not None:
         return _explain_job(arguments)
     if arguments.job is not None:
-        if arguments.shape is not None or arguments.instance or given:
-            raise Stop("--job: the instance tells the shape, R and the other jobs", USAGE)
+        if given or arguments.instance or _are_given(arguments, *_OF_JOB, *cluster.PLACEMENT):
+            raise Stop("--job: the instance tells the shape and all else", USAGE)
         return explainlive.explain_job(arguments)
     if arguments.shape is None:
         raise Stop("a SHAPE or --job ID is needed (see treepool explain --help)", USAGE)
@@ -89,8 +92,9 @@ def run(arguments: Namespace) -> int:
     except InvalidShape as e:
         raise Stop(f"argument SHAPE: {e.line}{_meant(arguments.shape)}") from None
     if arguments.instance:
-        if given or any(getattr(arguments, name) is not None for name in cluster.PLACEMENT):
+        if given or _are_given(arguments, *cluster.PLACEMENT):
             names = ", ".join(f"--{name}" for name in ("jobs", "down", *cluster.PLACEMENT))
+            names = names.replace("_", "-")
             raise Stop(f"{names}: not with --instance, which has its own", USAGE)
         return explainlive.explain_shape(arguments, resources, constraints)
     if arguments.queue is not None or arguments.duration is not None:
@@ -101,6 +105,10 @@ def run(arguments: Namespace) -> int:
         raise Stop(f"argument SHAPE: {e}{_meant(arguments.shape)}") from None
 
 
+def _are_given(arguments: Namespace, *names: str) -> bool:
+    return any(getattr(arguments, name) is not None for name in names)
+
+
 def _meant(shape: str) -> str:
     """What to say of *shape*, which is none, if it is something else; otherwise ""."""
     return mistaken(shape) or instance.meant_job(shape)
@@ -108,8 +116,7 @@ def _meant(shape: str) -> str:
 
 def _explain_job(arguments: Namespace) -> int:
     """Explain the job ``--job`` of the snapshot; returns the exit status."""
-    told = arguments.shape, arguments.constraint, arguments.queue, arguments.duration
-    if told != (None, None, None, None):
+    if _are_given(arguments, "shape", "constraint", "queue", "duration"):
         raise Stop("--job: the snapshot tells the shape, constraint, queue and duration", USAGE)
     cluster.check_stdin(arguments, arguments.jobs)
     taken = cluster.snapshot(arguments)
