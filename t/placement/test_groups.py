@@ -126,7 +126,7 @@ def test_parts_are_equal_also_on_fewer_switches(wait):
         ({"segment": "cell:4,rack:2"}, "'rack' is not a locality above the nodes"),
         ({"segment": "cell:4,"}, "is not a locality and a number of nodes"),
         ({"segment": "cell:5,switch:1"}, "segments of 5 nodes do not divide the 8 nodes of"),
-        ({"within": "switch:2:even"}, "'switch:2:even' is not a locality above the nodes"),
+        ({"within": "switch:2:even"}, "'2:even' is not a number of domains"),
     ],
 )
 def test_what_makes_no_groups_is_refused_with_the_reason(option, why):

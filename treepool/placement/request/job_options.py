@@ -220,6 +220,10 @@ def _withins(
         text = options["within"]
         plain = text[: -len(BALANCED)] if text.endswith(BALANCED) else text
         name, number = (text, 1) if text in above else numbered(plain)
+        start, _, rest = name.partition(":")
+        if start in above and name not in above:
+            problem = "is not a number of domains, such as 3 or 3:balanced"
+            raise InvalidJobspec(f"{_PLACE}/within: {shown(rest)} {problem}")
         balanced = number > 1 and plain != text
         found = (Within(_above("within", name, above), number, balanced),)
     if "switches" not in options:
