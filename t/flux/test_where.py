@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from broker import REPOSITORY, Instance
+from broker import GUEST, REPOSITORY, Instance
 from documents import blocks
 
 pytestmark = pytest.mark.skipif(
@@ -101,6 +101,14 @@ def test_an_unknown_job_is_one_line(four):
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "f1" in done.stderr
     done = four.run("treepool", "where", "--job", "nonsense")
     assert done.returncode == 1 and "job nonsense: it is not a job id" in done.stderr
+
+
+def test_the_job_of_another_is_not_told(four):
+    job = four.flux("submit", "true")
+    four.wait(job, "clean")
+    done = four.with_env(**GUEST).run("treepool", "where", "--job", job)
+    told = "only its owner and the owner of the instance may read what it got"
+    assert (done.returncode, done.stderr) == (1, f"treepool where: job {job}: {told}\n")
 
 
 def test_the_scripts_of_the_guide(four, tmp_path):

@@ -19,6 +19,12 @@ PATIENCE = 60.0
 #: The same where a job may be without tasks.
 _SOON = 5.0
 
+#: Why Flux does not tell the R of a job.
+_NO_R = {
+    errno.ENOENT: "there is no such job, or it has no resources yet",
+    errno.EPERM: "only its owner and the owner of the instance may read what it got",
+}
+
 
 @attrs.frozen
 class Job:
@@ -85,10 +91,9 @@ def _R(broker: Broker, jobid: int) -> ResourceSet:
     try:
         found = broker.ask("job-info.lookup", {"id": jobid, "keys": ["R"], "flags": 0})
     except OSError as e:
-        if e.errno != errno.ENOENT:
+        if e.errno not in _NO_R:
             raise
-        text = "there is no such job, or it has no resources yet"
-        raise OSError(errno.ENOENT, text) from None
+        raise OSError(e.errno, _NO_R[e.errno]) from None
     return ResourceSet.read(json.loads(found)["R"])
 
 
