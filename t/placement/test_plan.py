@@ -88,6 +88,16 @@ def test_a_job_that_the_clock_held_back_from_a_window_starts_when_it_is_set_back
     assert set(case.got) == {10}
 
 
+def test_the_window_that_is_named_is_one_of_the_nodes_that_the_job_would_get():
+    case = Case()
+    case.runs(1, "slot=1/core=8", NOW + 1000)
+    case.queue.set_windows(
+        [Window("elsewhere", 0b1, NOW, NOW + 500), Window("here", 0b10, NOW + 50, NOW + 250)]
+    )
+    case.submit(2, "slot=1/core=8")
+    assert case.why(2).startswith("window here, ")
+
+
 def some_queue(seed, policy, depth=math.inf):
     """A queue of random jobs on three nodes, of which some run."""
     chance = random.Random(seed)

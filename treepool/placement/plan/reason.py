@@ -15,6 +15,7 @@ from treepool.placement.plan.views import Units, View
 from treepool.placement.pool import IN_USE, Pool
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request
+from treepool.rfc import idset
 from treepool.rfc.times import clock
 
 #: Gives the name of a job id, such as its F58 form.
@@ -165,12 +166,15 @@ def _room(queue: Queue, job: Waiting) -> Generator[None, None, Room]:
 
 
 def _window(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Optional[str]]:
-    """The first window in the way, if *job* could start now without windows; otherwise None."""
+    """The first window on the nodes where *job* could start now without windows; None if none."""
     end, leave = now + job.length, job.job_class.leave
     closed = [w for w in queue.windows.values() if w.start < end and w.name not in leave]
     if not closed:
         return None
     own = attrs.evolve(job.job_class, leave=leave | {w.name for w in closed})
-    if (yield from queue.selection(attrs.evolve(job, job_class=own))) is None:
+    selection = yield from queue.selection(attrs.evolve(job, job_class=own))
+    if selection is None:
         return None
-    return min(closed, key=lambda w: w.start).name
+    ranks = idset.from_ids(selection.ranks())
+    there = [window for window in closed if window.ranks & ranks]
+    return min(there, key=lambda w: w.start).name if there else None
