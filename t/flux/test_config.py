@@ -206,6 +206,20 @@ def test_a_window_outlives_a_crash_if_the_kvs_has_checkpoints(tmp_path):
         assert "fake0" in second.flux("treepool", "window", "list")
 
 
+def test_an_instance_whose_windows_are_damaged_starts_and_they_can_be_removed(tmp_path):
+    (tmp_path / "treepool.toml").write_text(BOOT)
+    options = [f"--config-path={tmp_path}", f"--setattr=statedir={tmp_path}"]
+    with Instance(1, 4, 0, options=options) as first:
+        first.flux("kvs", "put", 'sched-treepool.windows=[{"name": "maint"}]')
+    with Instance(1, 4, 0, options=options) as second:
+        said = "sched-treepool.err[0]: KVS: sched-treepool.windows: /0: key 'end' is missing"
+        assert second.soon(lambda: said in second.log())
+        assert second.soon(lambda: "sched-" not in second.flux("module", "list"))
+        second.flux("kvs", "unlink", "sched-treepool.windows")
+        second.flux("module", "load", "sched-treepool")
+        second.wait(second.submit("-n1"), "alloc")
+
+
 def test_a_mix_that_names_an_unknown_locality_is_refused_at_load(instance):
     instance.flux("module", "remove", "sched-treepool")
     instance.run("module", "load", "sched-treepool", "discover=off", "mix=1*slot/sockt{x}")

@@ -15,7 +15,7 @@ from flux.brokermod import request_handler
 from flux.job import JobID
 
 from treepool import __version__
-from treepool.errors import InvalidOption
+from treepool.errors import InvalidOption, InvalidWindow
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.callbacks import answered, payload_of
@@ -58,7 +58,6 @@ class TreepoolScheduler(Protocol):
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
             self._configuration = Configuration(h, self.log, self.take_arguments())
             self.configured = self._configuration.get
-            self._kept_windows = in_kvs(h)
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
             raise
@@ -78,7 +77,8 @@ class TreepoolScheduler(Protocol):
         discovers = self.options.discover and R.scheduling is None
         try:
             self._configuration.set_options(pool, not discovers)
-        except InvalidOption as e:
+            kept_windows = in_kvs(self.handle)
+        except (InvalidOption, InvalidWindow) as e:
             self.log.error(str(e))
             raise
         if pool.localities:
@@ -101,7 +101,7 @@ class TreepoolScheduler(Protocol):
             runner,
             self.queue,
             self._configuration,
-            self._kept_windows,
+            kept_windows,
             lambda job: self._submissions.owner_of(job),
             self.start_schedule,
         )
