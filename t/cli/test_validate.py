@@ -225,6 +225,8 @@ alternatives.sched = "sched-treepool"
 
 [sched-treepool]
 policy = "conservative"
+node-policy = "best-fit"
+gpu-cores = 2
 mix = "7*slot/[core=12;gpu=1]"
 windows = [{name = "a", hosts = "n[0-1]", start = 2027-01-01T08:00:00Z, end = 2027-01-02T08:00:00}]
 queues.debug.policy = "easy"
@@ -233,7 +235,8 @@ queues.debug.policy = "easy"
 
 def test_a_configuration_is_summed_up_by_what_it_chooses(treepool, write):
     path = write(GOOD, "treepool.toml")
-    chosen = "policy conservative, mix 7*slot/[core=12;gpu=1], 1 queue with own rules, 1 window"
+    of_pool = "node-policy best-fit, gpu-cores 2, mix 7*slot/[core=12;gpu=1]"
+    chosen = f"policy conservative, {of_pool}, 1 queue with own rules, 1 window"
     result = treepool("validate", path)
     said = f"{path}: valid configuration: {chosen}; the next start has 'sched-treepool'\n"
     assert (result.status, result.out) == (0, said)
@@ -259,7 +262,7 @@ def test_a_configuration_is_summed_up_by_what_it_chooses(treepool, write):
         ),
         (
             "policy =",
-            "straddle = 3\nnode-policy = 'best-fit'\npolicy =",
+            "straddle = 3\npolicy =",
             "/sched-treepool/straddle",
         ),
     ],
@@ -304,6 +307,13 @@ def test_how_to_check_the_R_of_a_configuration_is_a_warning(treepool, write, lin
 )
 def test_what_is_no_toml_is_one_line(treepool, write, text, problem):
     assert treepool("validate", write(text, "a.toml")).is_one_line_error(problem)
+
+
+def test_a_table_whose_name_is_nearly_right_is_a_warning(treepool, write):
+    text = GOOD.replace("[sched-treepool]", "[sched_treepool]").replace("queues.debug.policy", "x")
+    warning, _ = treepool("validate", write(text, "a.toml")).out.splitlines()
+    said = "sched-treepool does not read this table (did you mean 'sched-treepool'?)"
+    assert warning == f"warning: /sched_treepool: {said}"
 
 
 def test_what_other_files_may_say_is_a_warning(treepool, write):

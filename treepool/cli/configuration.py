@@ -14,7 +14,7 @@ from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidInput, InvalidOption, Problem, SetupError
 from treepool.flux import config, toml
 from treepool.flux.config import QUEUES, WINDOWS
-from treepool.flux.options import TABLE, InvalidSetting
+from treepool.flux.options import OF_POOL, TABLE, InvalidSetting
 from treepool.placement.why.shortage import amount
 from treepool.rfc import document
 from treepool.rfc.findings import limited, pointer_to, shown
@@ -57,6 +57,11 @@ def warnings(conf: Mapping[str, Any]) -> list[str]:
     hint = did_you_mean(chosen, (_SCHEDULER,))
     if isinstance(chosen, str) and chosen != _SCHEDULER and hint:
         lines.append(f"/modules/alternatives/sched: no scheduler is called {shown(chosen)}{hint}")
+    lines += [
+        f"{pointer_to('', name)}: sched-treepool does not read this table{meant}"
+        for name in conf
+        if name != TABLE and (meant := did_you_mean(name, (TABLE,)))
+    ]
     if QUEUES not in conf:
         lines += [
             f"{pointer_to('', TABLE, QUEUES, name)}: an instance without this queue refuses it, "
@@ -70,7 +75,8 @@ def summary(conf: Mapping[str, Any]) -> str:
     """What valid *conf* chooses."""
     options, windows = config.read({**conf, QUEUES: _queues(conf)})
     parts = [f"policy {options.rule.policy}"]
-    parts += [f"{name} {value}" for name, value in options.pool.items()]
+    pool = options.pool
+    parts += [f"{name} {pool[own]}" for name, own in OF_POOL.items() if own in pool]
     if options.queues:
         parts.append(f"{amount(len(options.queues), 'queue')} with own rules")
     if windows:
