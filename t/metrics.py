@@ -30,7 +30,7 @@ def counted() -> tuple[dict[str, Any], dict[str, Any]]:
     request = asked(pool, "slot=3/node{x}", duration=60.0)
     queue.add(queue.waiting(2, 16, request, frozenset(), HOSTILE, 1000.0, 1000.0))
     finish(queue.run())
-    numbers: dict[str, Any] = outcome(Numbers(Mock()).report(queue, 0))
+    numbers: dict[str, Any] = outcome(Numbers(Mock()).report(queue, {}, 0))
     queues = Queues({HOSTILE: {}, "debug": {}}, {})
     waits = iter([(HOSTILE, 7, "in-use")])
     found: dict[str, Any] = outcome(totals(queue, queues, waits, 0, lambda _: 7))

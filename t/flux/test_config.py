@@ -73,6 +73,8 @@ def test_another_policy_holds_at_once_for_jobs_that_wait(instance):
 def test_a_queue_may_have_a_policy_of_its_own(instance):
     text = '[sched-treepool.queues.debug]\npolicy = "easy"\n'
     assert instance.reload(text).returncode == 0
+    told = {name: queue["policy"] for name, queue in instance.stats()["queues"].items()}
+    assert told == {"batch": "fifo", "debug": "easy"}
     submit(instance, "-N1", "-n4", "-t1h")
     for queue, passes in (("batch", False), ("debug", True)):
         submit(instance, "-N2", "-n2", "--exclusive", "-t1h", queue=queue)

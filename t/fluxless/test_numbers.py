@@ -8,9 +8,11 @@ import pytest
 
 from generators import outcome
 from made import nodes
+from placement.promises import Site
 from treepool import parse_shape
 from treepool.errors import InsufficientResources
 from treepool.flux.numbers import Passes, Steps, free_of
+from treepool.placement.plan.jobs import finish
 from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 from treepool.view.picture import Picture
@@ -59,6 +61,15 @@ def test_a_pass_that_is_interrupted_is_one_pass_and_waiting_does_not_count(monke
         "p99": 8.0,
         "worst": 8.0,
     }
+
+
+def test_a_pass_that_is_over_at_once_is_a_pass_too():
+    site = Site(Pool(R))
+    site.submit(1, "slot=1/core=1")
+    passes = Passes()
+    for _ in range(2):  # at the second look nothing is left to do
+        finish(passes.timed(site.queue.run()))
+        assert passes.to_dict()["count"] == 1
 
 
 def test_to_look_whether_there_is_anything_to_do_is_no_pass():

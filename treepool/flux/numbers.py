@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any, Generator, Iterator, Optional
+from typing import Any, Generator, Iterator, Mapping, Optional
 
 from treepool.flux.callbacks import guarded
 from treepool.placement.held import HELD_BACK
 from treepool.placement.nodes.usable import PER_GPU
+from treepool.placement.plan.jobs import Rule
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -32,14 +33,14 @@ class Passes:
         self._count = 0
         self._sum = self._worst = 0.0
 
-    def timed(self, work: Iterator[None]) -> Iterator[None]:
-        """*work*, which is one pass, or goes on with one that was interrupted."""
+    def timed(self, work: Generator[None, None, bool]) -> Iterator[None]:
+        """*work*, which is one pass, or goes on with one that was interrupted; was there any?"""
         while True:
             began = time.perf_counter()
             try:
                 next(work)
-            except StopIteration:
-                if not self._spent:  # there was nothing to do
+            except StopIteration as e:
+                if not (self._spent or e.value):  # there was nothing to do
                     return
                 self._spent += time.perf_counter() - began
                 self._last.append(self._spent)
@@ -107,10 +108,12 @@ class Numbers:
         self.steps = Steps(handle)
         self.placed = self.refused = self.failed = 0
 
-    def report(self, queue: Queue, deferred: int) -> Generator[None, None, dict[str, Any]]:
-        """All of it, by name."""
+    def report(
+        self, queue: Queue, rules: Mapping[str, Rule], deferred: int
+    ) -> Generator[None, None, dict[str, Any]]:
+        """All of it, by name; *rules* has those of the queues that are configured."""
         pool = queue.pool
-        queues = yield from queues_of(queue)
+        queues = yield from queues_of(queue, rules)
         free = yield from free_of(pool)
         jobs = {"placed": self.placed, "refused": self.refused, "failed": self.failed}
         return {
@@ -130,10 +133,13 @@ class Numbers:
         }
 
 
-def queues_of(queue: Queue) -> Generator[None, None, dict[str, dict[str, Any]]]:
-    """Policy, depth, and the waiting jobs and those with a reservation, of each Flux queue."""
+def queues_of(
+    queue: Queue, rules: Mapping[str, Rule]
+) -> Generator[None, None, dict[str, dict[str, Any]]]:
+    """Policy, depth, and the waiting jobs and those with a reservation, of each Flux queue:
+    of those in *rules*, and of others that have had jobs."""
     found: dict[str, dict[str, Any]] = {}
-    for name, rule, _ in queue.lines():
+    for name, rule in {**rules, **{name: rule for name, rule, _ in queue.lines()}}.items():
         told = {"policy": rule.policy, "depth": rule.shown_depth}
         found[name] = {**told, "waiting": 0, "reserved": 0}
     for count, job in enumerate(list(queue.jobs.values()), 1):

@@ -270,8 +270,9 @@ class Queue:
 
     # -- passes
 
-    def run(self) -> Iterator[None]:
-        """Make passes until nothing is left to do; see the module's docstring."""
+    def run(self) -> Generator[None, None, bool]:
+        """Make passes until nothing is left to do, see the module's docstring; was there work?"""
+        worked = False
         while True:
             self.follow()
             if self.profile.is_behind:
@@ -283,7 +284,8 @@ class Queue:
                 if self._work is None:
                     self._done = True
                     self.next_time = self._next_time()
-                    return
+                    return worked
+            worked = True
             try:
                 next(self._work)
             except StopIteration:
