@@ -175,6 +175,15 @@ def test_a_host_that_came_up_otherwise_is_told(treepool, tmp_path):
     )
 
 
+def test_no_kind_of_host_is_that_of_most_if_it_is_not(treepool, tmp_path):
+    folder = tmp_path / "xml"
+    folder.mkdir()
+    for i, cores in enumerate((16, 16, 8, 4)):
+        (folder / f"n{i}.xml").write_text(Made(packages=1, numas=1, cores=cores).xml())
+    (line,) = treepool("encode", "--xml", folder).err.splitlines()
+    assert line.endswith("warning: n0, n1, n2 and 1 more have 3 different topos: BIOS settings?")
+
+
 # -- what is in the key
 
 

@@ -194,7 +194,8 @@ def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
 
 
 def _odd_hosts(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
-    """A line about the hosts whose topo differs from that of most hosts with the same name prefix.
+    """A line about the hosts whose topo differs from that of most hosts with the same name prefix,
+    or about all with that prefix if most have no topo in common.
 
     Such a node often has a different BIOS setting, such as the number of NUMA nodes.
     """
@@ -211,6 +212,11 @@ def _odd_hosts(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
     warnings = []
     for prefix, groups in families.items():
         usual = max(range(len(groups)), key=lambda i: len(groups[i]))
+        hosts = [host for group in groups for host in group]
+        if 2 * len(groups[usual]) <= len(hosts):
+            kinds_of = sum(map(bool, groups))
+            warnings.append(f"{_hosts(hosts)} have {kinds_of} different topos: BIOS settings?")
+            continue
         for i, odd in enumerate(groups):
             if odd and i != usual:
                 warnings.append(
