@@ -27,7 +27,7 @@ def test_a_job_that_waits(treepool):
     lines = result.out.splitlines()
     assert lines[0].startswith("slot=1/node{x}: waits: ")
     assert "it asks for a whole node, and jobs have 1 core of it" in result.out
-    assert "it can start when this job ends" in lines
+    assert "there is room for it when this job ends" in lines
 
 
 def test_a_job_that_can_never_run(treepool):

@@ -417,7 +417,7 @@ def test_an_explanation_goes_by_the_options_of_the_scheduler(small, idle):
     assert done.returncode == 1
     assert "required: each slot in one numa" in done.stdout
     assert "order     first-fit" in done.stdout
-    assert "it can start when one of these ends" in done.stdout
+    assert "there is room for it when one of these ends" in done.stdout
 
 
 def test_a_job_that_the_scheduler_has_not_been_sent(small, idle):

@@ -171,7 +171,7 @@ def test_show_draws_the_instance(busy):
 def test_explain_tells_which_job_another_waits_for(busy):
     said = busy.run("treepool", "explain", "--job", busy.blocked)
     assert said.returncode == 1
-    assert "it can start when this job ends" in said.stdout
+    assert "there is room for it when this job ends" in said.stdout
     assert f"job {busy.wide}: 120 cores, 8 GPUs" in said.stdout
 
 

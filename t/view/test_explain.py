@@ -53,7 +53,7 @@ def words(explanation, width=200, verbose=True):
     ("shape", "jobs", "second"),
     [
         ("slot=1/core=2", (), "taken"),
-        ("slot=2/node{x}", ["slot=1/core"], "it can start when this job ends"),
+        ("slot=2/node{x}", ["slot=1/core"], "there is room for it when this job ends"),
         ("slot=1/core=99", (), "what would fit an idle cluster"),
     ],
 )
@@ -377,7 +377,7 @@ def test_what_it_waits_for_and_who_has_it():
     assert str(found.reason) == "counting what is free, no node has 8 cores: the largest has 7"
     assert list(found.waits.holders) == [1, 2]
     assert found.waits.one_will_do
-    assert "it can start when one of these ends" in words(found)
+    assert "there is room for it when one of these ends" in words(found)
     assert "job 2: 9 cores" in words(found)
 
 
@@ -385,7 +385,7 @@ def test_several_jobs_that_must_all_end():
     found = told(two_sockets(), "slot=2/node{x}", ["slot=1/node{x}"] * 3)
     assert list(found.waits.holders) == [1, 2]
     assert not found.waits.one_will_do
-    assert "it can start when these end" in words(found)
+    assert "there is room for it when these end" in words(found)
 
 
 def test_a_job_that_waits_for_a_node_that_is_down():

@@ -222,10 +222,8 @@ def _waits(told: Explanation) -> Lines:
             return [Text(f"{text}, which must come back first")]
         return [Text("no job shown here holds what it waits for")]
     one = told.waits.one_will_do
-    head = "it can start when one of these ends" if one else "it can start when these end"
-    if len(holders) == 1:
-        head = "it can start when this job ends"
-    lines = [Text(head, style="bold")]
+    who = "this job ends" if len(holders) == 1 else "one of these ends" if one else "these end"
+    lines = [Text(f"there is room for it when {who}", style="bold")]
     for job in holders[:MAX_JOBS]:
         size = count(job.ncores, "core")
         size += f", {count(job.ngpus, 'GPU')}" if job.ngpus else ""
