@@ -42,6 +42,9 @@ def test_a_reload_keeps_what_jobs_have(four, words):
     after = [four.placed(four.submit("-n1", "-c3", "-g1")) for _ in range(3)]
     assert len({str(place) for place in before + after}) == 8
     assert all(four.state(job) == "R" for job in jobs)
+    # The log keeps 1,024 lines: one for each of many jobs would leave no other.
+    said = [line for line in four.log().splitlines() if ".info[" in line]
+    assert not [line for line in said if any(job in line for job in jobs)]
     four.load("sched-treepool")
 
 
