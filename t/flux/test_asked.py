@@ -103,6 +103,12 @@ def test_a_job_whose_queue_is_gone_from_the_configuration_is_explained_all_the_s
     done = site.run("treepool", "explain", "--job", job)
     assert (done.stderr, done.returncode) == ("", 1)
     assert "0 of 1 slots free now" in done.stdout
+    site.load("sched-treepool")  # which the job manager does not send the job any more
+    site.settle()
+    done = site.run("treepool", "explain", "--job", job)
+    gone = "waits: queue long is stopped (the configuration does not have it any more)\n"
+    assert (done.stderr, done.returncode) == ("", 1)
+    assert gone in done.stdout and "until the configuration has it again" in done.stdout
     site.flux("config", "load", stdin=json.dumps(conf))
     site.cancel_all()
 

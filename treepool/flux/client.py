@@ -29,7 +29,7 @@ from treepool.placement.nodes.state import Held
 from treepool.rfc import idset, times, windows
 from treepool.rfc.queues import Queues
 from treepool.rfc.windows import WindowEntry
-from treepool.view.jobstory import Closed, Facts
+from treepool.view.jobstory import GONE, Closed, Facts
 
 #: The requests are called ``sched-treepool.NAME``.
 TOPIC = "sched-treepool."
@@ -176,6 +176,8 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
     if exception and job.get("exception_note"):
         exception = f"{exception}: {job['exception_note']}"
     closed = queue_closed(handle, job.get("queue")) if state == "SCHED" else Closed()
+    # A scheduler that has a job of a queue that is gone starts it all the same.
+    has = (answer or {}).get("state") in ("waiting", "deferred")
     found = Facts(
         name=name,
         state=state,
@@ -188,7 +190,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         dependencies=tuple(map(str, job.get("dependencies", ()))),
         result=resulttostr(job["result"]) if "result" in job else "",
         exception=str(exception),
-        stopped=closed.stopped,
+        stopped=None if has and closed.stopped == GONE else closed.stopped,
         stopped_parent=closed.stopped_parent,
         answer=answer,
         placement=short_form(parts),
@@ -230,7 +232,7 @@ def queue_closed(handle: Any, queue: Optional[str]) -> Closed:
     except OSError as e:
         if e.errno != errno.EINVAL:
             raise
-        status = {}  # the configuration has the queue no more, but the scheduler has its jobs
+        status = {"start": False, "stop_reason": GONE}
     stopped = None if status.get("start", True) else str(status.get("stop_reason", ""))
     parent = str(status["parent"]) if status.get("blocked") == "parent" else ""
     return Closed(

@@ -30,6 +30,9 @@ _NO_ESTIMATE = {
 #: Why a queue is stopped, in Flux's words, where no scheduler is loaded.
 _OFFLINE = "Scheduler is offline"
 
+#: Why a queue is stopped that Flux does not know any more.
+GONE = "the configuration does not have it any more"
+
 #: How a job that is over ended.
 _RESULTS = {
     "COMPLETED": "it completed",
@@ -164,6 +167,8 @@ def _stopped(queue: str, parent: str, why: str) -> str:
 def _until_started(queue: str, why: str) -> str:
     if why == _OFFLINE:
         return "next: nothing, until an administrator loads one (flux module load sched-treepool)"
+    if why == GONE:
+        return "next: nothing, until the configuration has it again (flux config reload)"
     start = f"flux queue start {plain(queue)}".rstrip()
     return f"next: nothing, until an administrator starts it ({start})"
 
