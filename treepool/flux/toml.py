@@ -13,8 +13,12 @@ from treepool.rfc.times import TOML_TIME
 #: Modules that read TOML: Python's own from 3.11 on, Flux's, and a package.
 _READERS = ("tomllib", "flux.utils.tomli", "tomli")
 
-#: Most characters of a file. A single key of so many parts takes all readers two seconds.
-MAX_TEXT = 1 << 15
+#: Most characters of a file.
+MAX_TEXT = 1 << 20
+
+#: Most dots in a line, times all dots and lines. Readers go through all parts of a key and of the
+#: name of its table again and again: that takes them most of a second.
+_MAX_PARTS = 1 << 22
 
 
 def read(text: str) -> dict[str, Any]:
@@ -24,6 +28,9 @@ def read(text: str) -> dict[str, Any]:
     """
     if len(text) > MAX_TEXT:
         raise InvalidInput(f"more than {MAX_TEXT} characters of TOML")
+    lines = text.split("\n")
+    if max(line.count(".") for line in lines) * (text.count(".") + len(lines)) > _MAX_PARTS:
+        raise InvalidInput("too many dots in TOML")
     loads = _reader()
     try:
         return {name: _as_json(value) for name, value in loads(text).items()}
