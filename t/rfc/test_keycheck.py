@@ -120,6 +120,14 @@ def test_ids_of_the_topo_that_R_lite_lacks_are_named():
     ]
 
 
+def test_ids_of_R_lite_that_the_topo_lacks_are_named():
+    assert warnings(a_key(("3,5", TOPO)), cores="0-9", gpus="0-1,3") == [
+        "/scheduling/children/0/topo: lacks cores 8-9 and GPUs 3 of ranks 3,5, "
+        "which are in no domain"
+    ]
+    assert warnings(a_key(("3,5", {"numa": [{"cores": "0-7"}]})), gpus="0-1") == []
+
+
 def test_ids_are_compared_entry_by_entry_under_the_ranks_of_R_lite():
     """The key may still have ranks that are excluded, or ranks of the enclosing instance."""
     wide = {"cores": "0-9"}

@@ -3,6 +3,7 @@
     /scheduling/writer: the scheduler is called 'TreePool', not 'treepool', so the key is ignored
     /scheduling/children: rank 5 has no entry, so its node has no topology
     /scheduling/children/0/topo: cores 8-11 are not in R_lite of rank 3 ...
+    /scheduling/children/0/topo: lacks cores 8-11 of rank 3 ...
     /scheduling/children/0/topo/mem: unknown key, ignored; the key that matters is 'memory'
 
 ``treepool validate`` and the log of the Flux module show these lines. They are about valid keys
@@ -107,7 +108,7 @@ class _Check:
         yield from self.uncovered()
         if not self.allocated:
             yield from self.unused_tables()
-            yield from self.absent_ids()
+            yield from self.other_ids()
 
     def uncovered(self) -> Iterator[str]:
         """Ranks without an entry, in a key that has entries for other ranks."""
@@ -134,8 +135,8 @@ class _Check:
                     what = f"{shown(far.locality)} has {domains} domains, not {len(far.values)}"
                     yield f"{at}/distances: {what}, so they are not used"
 
-    def absent_ids(self) -> Iterator[str]:
-        """Ids of a topo that R_lite lacks on some node of its entry."""
+    def other_ids(self) -> Iterator[str]:
+        """Ids of a topo that R_lite lacks on some node of its entry, or has alone."""
         pairs = 0
         for i, (entry, ranks) in enumerate(zip(self.key.children, self.ranks)):
             if not ranks:
@@ -151,14 +152,24 @@ class _Check:
                 here = r_lite.ranks & ranks
                 if not here:
                     continue
-                absent = ("cores", there.cores & ~r_lite.cores), ("GPUs", there.gpus & ~r_lite.gpus)
-                text = " and ".join(f"{what} {shown_ids(ids)}" for what, ids in absent if ids)
-                if text:
-                    rank = f"rank{'' if idset.size(here) == 1 else 's'} {shown_ids(here)}"
-                    yield (
-                        f"/scheduling/children/{i}/topo: {text} are not in R_lite of {rank}, "
-                        "and are left to the operating system"
-                    )
+                at = f"/scheduling/children/{i}/topo"
+                rank = f"rank{'' if idset.size(here) == 1 else 's'} {shown_ids(here)}"
+                absent = _ids(there.cores & ~r_lite.cores, there.gpus & ~r_lite.gpus)
+                if absent:
+                    so = "and are left to the operating system"
+                    yield f"{at}: {absent} are not in R_lite of {rank}, {so}"
+                alone = _ids(
+                    r_lite.cores & ~there.cores if there.cores else 0,
+                    r_lite.gpus & ~there.gpus if there.gpus else 0,
+                )
+                if alone:
+                    yield f"{at}: lacks {alone} of {rank}, which are in no domain"
+
+
+def _ids(cores: int, gpus: int) -> str:
+    """Sets of ids of cores and GPUs in words, "" if both are empty."""
+    kinds = ("cores", cores), ("GPUs", gpus)
+    return " and ".join(f"{what} {shown_ids(ids)}" for what, ids in kinds if ids)
 
 
 def _misspelt(unknown: Iterable[Unknown]) -> Iterator[str]:
