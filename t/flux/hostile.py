@@ -88,8 +88,7 @@ def check_a_text_of_a_user_in_the_events_of_his_job_does_not_hide_its_end():
         {"name": "memo", "context": {"resource-update": "a\u2028b\x85c"}},
     ]
     text = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
-    with patch.object(hello, "get_key_direct", return_value=text):
-        assert hello.end_time(Mock(), 7, Mock(expiration=9.0)) == 50.0
+    assert hello.end_in(text, 9.0) == 50.0
 
 
 def check_while_it_is_not_known_what_is_allocated_nothing_is_freed_and_no_job_starts():

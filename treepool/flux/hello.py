@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import errno
 import json
-from typing import Any, Iterator, Mapping
+import os
+from typing import Any, Iterator, Mapping, Sequence, Union
 
 import attrs
 from flux.constants import FLUX_RPC_STREAMING
+from flux.core.inner import ffi, lib
 from flux.job import JobID
-from flux.kvs import get_key_direct
 
 from treepool.errors import InvalidR
 from treepool.rfc import idset
@@ -21,14 +22,33 @@ from treepool.rfc.rset import MAX_TIME, ResourceSet, RLiteEntry, merge_entries
 
 _HELLO = "job-manager.sched-hello"
 
+#: So many jobs' Rs and events are asked for together: one after another, each takes 0.7 ms.
+_TOGETHER = 256
+
+#: The text of a key of the KVS, or why it has none.
+Value = Union[str, OSError]
+
 
 def ask_hello(handle: Any) -> Any:
     """The job manager's stream of jobs that have resources, as a future."""
     return handle.rpc(_HELLO, {"partial-ok": True}, flags=FLUX_RPC_STREAMING)
 
 
-def running_jobs(handle: Any) -> Iterator[Mapping[str, Any]]:
-    """What the job manager tells of each job that has resources; raises OSError."""
+def running_jobs(handle: Any) -> Iterator[tuple[Mapping[str, Any], Value, Value]]:
+    """What the job manager tells of each job that has resources, its R, and its events.
+
+    Raises OSError if the job manager does not tell them.
+    """
+    told = list(_told(handle))
+    for first in range(0, len(told), _TOGETHER):
+        some = told[first : first + _TOGETHER]
+        places = [JobID(job["id"]).kvs for job in some]
+        keys = [f"{place}.{name}" for place in places for name in ("R", "eventlog")]
+        values = looked_up(handle, keys)
+        yield from zip(some, values[::2], values[1::2])
+
+
+def _told(handle: Any) -> Iterator[Mapping[str, Any]]:
     future = ask_hello(handle)
     while True:
         try:
@@ -41,38 +61,65 @@ def running_jobs(handle: Any) -> Iterator[Mapping[str, Any]]:
         future.reset()
 
 
-def read_held(handle: Any, told: Mapping[str, Any]) -> ResourceSet:
-    """What the job still holds of which the job manager *told*.
+def looked_up(handle: Any, keys: Sequence[str]) -> list[Value]:
+    """The values of keys of the KVS; all are asked for before the first is waited for."""
+    futures = [lib.flux_kvs_lookup(handle.handle, ffi.NULL, 0, key.encode()) for key in keys]
+    return [_value(future) for future in futures]
+
+
+def _value(future: Any) -> Value:
+    text = ffi.new("char *[1]")
+    if not future or lib.flux_kvs_lookup_get(future, text) < 0:
+        value: Value = OSError(ffi.errno, os.strerror(ffi.errno))
+    else:
+        value = ffi.string(text[0]).decode("utf-8", "replace") if text[0] else ""
+    lib.flux_future_destroy(future)
+    return value
+
+
+def read_held(told: Mapping[str, Any], R: Value, events: Value) -> ResourceSet:
+    """What a job still holds of its *R*, and until when, by what was *told* of it and its *events*.
 
     Raises OSError if its R is not in the KVS, and ValueError if that is not valid.
     """
-    R = get_key_direct(handle, f"{JobID(told['id']).kvs}.R")
+    if isinstance(R, OSError):
+        raise R
     try:
-        held = held_of(R["execution"])
-    except (AttributeError, KeyError, TypeError) as e:
+        held = held_of(json.loads(R)["execution"])
+    except (AttributeError, KeyError, TypeError, RecursionError) as e:
         raise InvalidR(f"its form is not that of RFC 20 ({type(e).__name__}: {e})") from None
     if not held.entries:
         raise InvalidR("it has no resources")
     freed = idset.decode(told.get("free") or "")
     left = (attrs.evolve(entry, ranks=entry.ranks & ~freed) for entry in held.entries)
-    return attrs.evolve(held, entries=tuple(entry for entry in left if entry.ranks))
+    entries = tuple(entry for entry in left if entry.ranks)
+    end = held.expiration if isinstance(events, OSError) else end_in(events, held.expiration)
+    return attrs.evolve(held, entries=entries, expiration=end)
 
 
-def end_time(handle: Any, jobid: int, held: ResourceSet) -> float:
-    """When job *jobid* ends, which was given *held*, in seconds since the epoch, 0 for never.
+def end_in(events: str, end: float) -> float:
+    """When a job with these *events* ends whose R has *end* (seconds since the epoch, 0 for never).
 
     The R in the KVS stays as the scheduler wrote it. Changes are in the events of the job
     (RFC 21, resource-update), and flux-core's hello does not tell of them.
     """
-    try:
-        events = str(get_key_direct(handle, f"{JobID(jobid).kvs}.eventlog"))
-        # Not splitlines, which also splits at characters of texts that users wrote.
-        lines = [line for line in events.split("\n") if '"resource-update"' in line]
-        updates = [e for e in map(json.loads, lines) if e["name"] == "resource-update"]
-        ends = [float(e["context"]["expiration"]) for e in updates if "expiration" in e["context"]]
-    except Exception:  # a job must not end because of its events, which users can write
-        ends = []
-    return ends[-1] if ends else held.expiration
+    # Not splitlines, which also splits at characters of texts that users wrote.
+    for line in reversed(events.split("\n")):
+        if '"resource-update"' in line:
+            try:
+                event = json.loads(line)
+                if event["name"] == "resource-update" and "expiration" in event["context"]:
+                    return _time(event["context"]["expiration"])
+            except Exception:  # a job must not end because of its events, which users can write
+                continue
+    return end
+
+
+def _time(value: Any) -> float:
+    end = float(value or 0.0)
+    if not 0 <= end <= MAX_TIME:
+        raise InvalidR(f"/execution/expiration: must be a number from 0 to {MAX_TIME:.0f}")
+    return end
 
 
 def held_of(execution: Any) -> ResourceSet:
@@ -85,7 +132,5 @@ def held_of(execution: Any) -> ResourceSet:
         children = {name: idset.decode(ids) for name, ids in entry["children"].items() if ids}
         cores, gpus = children.get("core", 0), children.get("gpu", 0)
         entries.append(RLiteEntry(idset.decode(entry["rank"]), cores, gpus))
-    end = float(execution.get("expiration") or 0.0)
-    if not 0 <= end <= MAX_TIME:
-        raise InvalidR(f"/execution/expiration: must be a number from 0 to {MAX_TIME:.0f}")
+    end = _time(execution.get("expiration"))
     return ResourceSet(merge_entries(entries), (), expiration=end)

@@ -107,12 +107,12 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
             raise Unusable(EINVAL, str(e)) from None
 
     def _sched_hello(self) -> None:  # no hook: flux-core's ends at an R that is no JSON
-        for told in running_jobs(self.handle):
+        for told, R, events in running_jobs(self.handle):
             jobid = told["id"]
             name = JobID(jobid).f58
             self.users[jobid] = told["userid"]
             try:
-                has = read_held(self.handle, told)
+                has = read_held(told, R, events)
             except (OSError, ValueError) as e:
                 self.log.error(f"hello: {name}: its R cannot be read: {e}")
                 continue

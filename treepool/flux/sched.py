@@ -22,7 +22,6 @@ from treepool.flux.callbacks import answered, payload_of
 from treepool.flux.config import Configuration, refusal
 from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
-from treepool.flux.hello import end_time
 from treepool.flux.history import History
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
@@ -169,7 +168,6 @@ class TreepoolScheduler(Protocol):
                 self.pool.free(jobid)
             raise
         self._held_back.add(jobid, R)
-        self.resources.update_expiration(jobid, end_time(self.handle, jobid, R))
         self.queue.follow()
 
     def ready(self) -> None:

@@ -11,7 +11,7 @@ import flux.scheduler
 from _flux._core import ffi, lib
 from flux.brokermod import BrokerModule
 from flux.job import JobID
-from reactor import Future, Message, Transaction, commit_async, get_key
+from reactor import Future, Message, Transaction, commit_async, get_key, get_keys
 
 import TreePool  # noqa: F401 (makes treepool importable)
 
@@ -288,7 +288,7 @@ class Module:
             patch.multiple(
                 flux.scheduler, KVSTxn=Transaction, kvs_commit_async=commit_async, kvs_get=get_key
             ),
-            patch.object(hello, "get_key_direct", get_key),
+            patch.object(hello, "looked_up", get_keys),
             patch.multiple(
                 windows,
                 KVSTxn=Transaction,

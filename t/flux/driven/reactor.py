@@ -147,6 +147,18 @@ def get_key(handle, key):
     return handle.kvs[key]
 
 
+def get_keys(handle, keys):
+    """Texts of values in the KVS, or errors."""
+    found = []
+    for key in keys:
+        try:
+            value = get_key(handle, key)
+        except OSError as e:
+            value = e
+        found.append(value if isinstance(value, (str, OSError)) else json.dumps(value))
+    return found
+
+
 class Handle:
     """What the module takes for its handle of a broker.
 
