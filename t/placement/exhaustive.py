@@ -4,8 +4,7 @@ Counts below the slot are fixed here. Those on and above it are chosen by each d
 (``Above``).
 
 What an amount takes inside its domain makes no difference to the others but by its number, so a
-choice of domains is possible if no domain has to give more than it has (test_exact tries all sets
-of ids as well). For small nodes only.
+choice of domains is possible if no domain has to give more than it has. For small nodes only.
 """
 
 from __future__ import annotations

@@ -12,8 +12,12 @@ import pytest
 from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec, TooComplex
 from treepool.placement import effort
+from treepool.placement.nodes.compile import compile_topo
+from treepool.placement.on_node.search import Search
 from treepool.placement.pool import Pool
+from treepool.placement.request.need import Need, Part
 from treepool.rfc import idset
+from treepool.rfc.count import Count
 from work import Lines
 
 SOCKETS = [{"cores": f"{i * 24}-{i * 24 + 23}", "gpus": str(i)} for i in range(4)]
@@ -382,3 +386,12 @@ def test_ranks_in_no_domain_are_counted_in_time_that_grows_as_their_number():
     few, many = work(1000), work(8000)
     assert many[0] < 9 * few[0]
     assert many[1] < 1.2 * few[1]
+
+
+def test_a_search_is_given_up_after_a_bounded_number_of_choices():
+    leaves = [{"cores": str(i)} for i in range(24)]
+    node_type = compile_topo({"numa": leaves}, (1 << 24) - 1, 0)
+    search = Search(node_type, (1 << 24) - 1, 0)
+    part = Part("numa", Count(3, 3), False, Need(cores=1))
+    assert search.place(node_type.root, Need(parts=(part,) * 4))
+    assert search.effort.tried <= effort.PER_REQUEST

@@ -131,19 +131,6 @@ def most_units(state: NodeState, ask: Ask) -> int:
     return units if most is None else min(units, most)
 
 
-def units_in(state: NodeState, ask: Ask) -> Optional[int]:
-    """How many units *state* gives to *ask*; None if the search for them gave up.
-
-    For most asks the numbers of free cores and GPUs are enough to tell, without a fit. That is a
-    tenth of the time of a replay that plans.
-    """
-    root = state.type.root
-    if ask.by_numbers and (not ask.min_gpus or root.open_gpus == root.gpus):
-        return most_units(state, ask)
-    gives = assess(state, ask)
-    return None if gives.gave_up else len(gives.steps)
-
-
 def _assessed(state: NodeState, ask: Ask) -> Fit:
     state, group, effort = seen(state, ask), ask.group, Effort()
     if not _possible(state, ask):

@@ -14,7 +14,7 @@ from typing import Generator, Iterable, Optional
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.selection import Choice
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import most_units, units_in
+from treepool.placement.on_node.fit import assess, most_units
 from treepool.placement.plan.jobs import Holder
 from treepool.placement.plan.profile import PRESENT, Profile
 from treepool.placement.request.vertices import Request
@@ -69,7 +69,7 @@ class Units:
         self.need = request.least_asks
         self.within = profile.pool.inventory.matching(request.constraint)
         self._meter = profile.meter
-        self.exact = self.ask.by_numbers
+        self.exact = False
         self._known: dict[NodeState, int] = {}
 
     def become_exact(self) -> None:
@@ -81,8 +81,10 @@ class Units:
         """The units of one node in *state*."""
         known = self._known.get(state)
         if known is None:
-            exact = units_in(state, self.ask) if self.exact and not self.ask.searched else None
-            known = most_units(state, self.ask) if exact is None else exact
+            known = most_units(state, self.ask)
+            if self.exact and known and not self.ask.searched:
+                fit = assess(state, self.ask)
+                known = known if fit.gave_up else len(fit.steps)
             self._known[state] = known
             self._meter.owe(_FIT)
         return known

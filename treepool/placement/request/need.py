@@ -131,8 +131,7 @@ class Ask:
     independently: nodes that can give more come first. With ``searched``, arithmetic does not
     decide what fits; a search (search.py) may be necessary, and it may give up. With ``beside``, a
     search may be necessary on nodes with MIG domains: a slot takes an amount beside its domains.
-    With ``exact``, the first unit takes just ``min_cores`` and ``min_gpus``. With ``by_numbers``,
-    the numbers of free cores and GPUs alone decide how many units a node can give.
+    With ``exact``, the first unit takes just ``min_cores`` and ``min_gpus``.
 
     An ask without GPUs may not have ``spare`` cores near each GPU of the node, see nodes/kept.py.
     """
@@ -148,7 +147,6 @@ class Ask:
     searched: bool = attrs.field(init=False)
     beside: bool = attrs.field(init=False)
     exact: bool = attrs.field(init=False)
-    by_numbers: bool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         units = 1 if self.fill else self.group.count.minimum
@@ -164,12 +162,6 @@ class Ask:
         need, fixed = self.group.need, self.fill or self.group.count.fixed
         exact = fixed and ncores > 0 and not (self.whole or need.parts or need.fair_share)
         object.__setattr__(self, "exact", exact)
-        if self.whole:
-            by_numbers = need == Need() and not self.fill
-        else:
-            plain = need.cores > 0 and need == Need(need.cores, need.gpus)
-            by_numbers = plain and self.group.name == SLOT and self.locality != "required"
-        object.__setattr__(self, "by_numbers", by_numbers)
 
     def shortfall(self, units: int, nslots: int) -> int:
         """How far *units* with *nslots* slots in total fall short of MANY; less is better.
