@@ -75,7 +75,7 @@ def test_an_argument_without_a_value_is_told_which_values_there_are(name, form):
     ],
 )
 def test_a_weight_that_the_policy_does_not_use_is_refused(how):
-    with pytest.raises(InvalidOption, match="straddle='4': policy best-fit does not weigh"):
+    with pytest.raises(InvalidOption, match="straddle='4': node policy best-fit does not weigh"):
         how(["straddle=4", "node-policy=best-fit"])
     assert how(["straddle=4"]).pool == {"straddle": "4"}
 
@@ -89,7 +89,7 @@ def test_a_weight_that_the_policy_does_not_use_is_refused(how):
     ],
 )
 def test_where_the_table_has_a_part_in_that_its_key_is_named(arguments, entries, keys):
-    said = f"{'.'.join(keys)}: straddle='?4'?: policy best-fit does not weigh locality"
+    said = f"{'.'.join(keys)}: straddle='?4'?: node policy best-fit does not weigh locality"
     with pytest.raises(InvalidSetting, match=said) as raised:
         options.read(arguments, entries)
     assert raised.value.keys == keys

@@ -133,7 +133,7 @@ def test_the_weight_of_locality_is_a_number_of_gpus(value):
 
 
 def test_a_weight_that_the_policy_does_not_use_is_refused_and_not_among_its_options():
-    with pytest.raises(InvalidOption, match="straddle=4: policy best-fit does not weigh locality"):
+    with pytest.raises(InvalidOption, match="straddle=4: node policy best-fit does not weigh"):
         Pool(cluster(2), policy="best-fit", straddle=4)
     options = Pool(cluster(2), policy="best-fit").options
     assert "straddle" not in options

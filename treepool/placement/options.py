@@ -169,7 +169,7 @@ def check_together(options: Mapping[str, object]) -> None:
     policy = POLICIES.get(name) if isinstance(name, str) else None
     if "straddle" in options and policy is not None and not policy.weighs:
         value = shown(options["straddle"])
-        raise InvalidOption(f"straddle={value}: policy {name} does not weigh locality")
+        raise InvalidOption(f"straddle={value}: node policy {name} does not weigh locality")
 
 
 def _number(name: str, options: Mapping[str, Any]) -> float:
