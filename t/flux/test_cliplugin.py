@@ -105,6 +105,7 @@ def test_help_shows_the_options_together_in_the_last_group(flux, command):
         *("memory", "allow-cxl", "unified-memory", "within", "segment", "locality-wait"),
         *("switches", "gpu"),
     ]
+    assert "--locality-wait=TIME" in group  # no FSD, which may be a number alone
 
 
 def test_help_on_an_option_tells_more(flux):
@@ -316,7 +317,8 @@ def test_a_refusal_of_the_guide_is_the_line_beside_it(flux, typed, said):
         (["--switches="], "--switches: '' is not a number, such as 1 or 1@10:00"),
         (["--switches=0"], "--switches: 0 is not a number of domains"),
         (["--switches=1@soon"], "--switches: 'soon' is not a time such as 10m"),
-        (["--switches=1@0"], "--switches: 0 is not a number of seconds"),
+        (["--switches=1@0"], "--switches: 0 is not a number of seconds above 0 and up to"),
+        (["--locality-wait=0s"], "--locality-wait: 0 is not a number of seconds above 0 and up to"),
         (["--switches=1@" + "9" * 5000], "--switches: '9"),
         (["--switches=1@5", "--locality-wait=5m"], "--locality-wait says already how long"),
         (["--locality-wait=10"], "--locality-wait: '10' is not a time such as 10m"),

@@ -1,8 +1,9 @@
-"""How long to wait for a close place: ``--locality-wait=FSD``, and Slurm's ``--switches=N[@TIME]``.
+"""How long to wait for a close place: ``--locality-wait=TIME``, Slurm's ``--switches=N[@TIME]``.
 
-A time of ``--switches`` is in Slurm's forms (minutes, minutes:seconds, hours:minutes:seconds,
-days-hours, days-hours:minutes, days-hours:minutes:seconds) or in Flux's, with a unit. Imports no
-flux.
+A time is a number with a unit. A number alone is refused: it would be minutes for ``flux submit
+-t``, and seconds in RFC 23. A time of ``--switches`` may also be in Slurm's forms (minutes,
+minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds).
+Imports no flux.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ OPTIONS = (
         "LOCALITY:N[,...]",
         "Nodes in groups of N, each in one domain: switch:16, or block:16,switch:4",
     ),
-    ("--locality-wait", "FSD", "Until so long has passed, wait for a close place, as if required"),
+    ("--locality-wait", "TIME", "Wait so long, such as 10m, for a close place, as if required"),
     ("--switches", "N[@TIME]", "All nodes in N lowest domains at most, as in Slurm"),
     ("--gpu", "SPEC", "GPUs per slot in the form of LSF: num=4:nvlink=yes:gmodel=A100:gmem=40GB"),
 )
@@ -107,7 +107,7 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
                           such as switch or rack; or in N such domains at most
     --segment=LOCALITY:N  the nodes in groups of N, each group in one such domain;
                           block:16,switch:4 for groups in groups
-    --locality-wait=FSD   wait so long (10m, 1h) for local slots, and for nodes in
+    --locality-wait=TIME  wait so long (10m, 1h) for local slots, and for nodes in
                           the smallest kind of domain that can have them all
     --switches=N[@TIME]   as in Slurm: the nodes in N of the lowest domains at most;
                           with TIME only until it has passed (10:00 are minutes)

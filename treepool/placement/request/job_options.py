@@ -421,6 +421,6 @@ CHECKS: dict[str, Callable[[object], str]] = {
     "same": _check_same,
     "within": _check_name,
     "segment": _check_segment,
-    "wait": _positive(_MAX_WAIT, "a number of seconds", whole=False),
+    "wait": _positive(_MAX_WAIT, "a number of seconds above 0 and up to 1e9", whole=False),
     "switches": _positive(10**9 - 1, "a number of domains"),
 }
