@@ -54,6 +54,7 @@ Code = Literal[
     "down",
     "apart",
     "wait",
+    "turn",
     "ahead",
     "reserved",
     "window",

@@ -146,11 +146,19 @@ def test_explain_says_why_a_job_of_the_snapshot_waits(treepool):
     (line,) = treepool("explain", *HERE, "--job", "job3", "--json").json
     assert [job["job"] for job in line["waits"]["jobs"]] == ["job1", "job2"]
     conforms(line, "explain")
-    turn = treepool("explain", *HERE, "--job", "job4")
-    assert turn.status == 0
-    assert turn.out.endswith(
-        "waits for its turn: treepool replay --snapshot tells when it starts.\n"
-    )
+
+
+def test_a_job_that_waits_for_its_turn_is_told_what_is_free_for_it(treepool):
+    result = treepool("explain", *HERE, "--job", "job4")
+    assert result.status == 1
+    told = " ".join(result.out.split())
+    assert told.startswith("job4: slot=2/[core=4;gpu=1]: waits: its turn has not come: ")
+    assert "tells when it starts of what is free now it would get node3" in told
+    assert "allocated" not in told and "taken" not in told
+    (line,) = treepool("explain", *HERE, "--job", "job4", "--json").json
+    conforms(line, "explain")
+    assert (line["verdict"], line["code"]) == ("waits", "turn")
+    assert [one["nodes"]["hosts"] for one in line["taken"]] == ["node3"]
 
 
 def test_explain_of_a_shape_counts_the_running_jobs(treepool):

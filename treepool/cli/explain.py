@@ -28,15 +28,17 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
+import attrs
+
 from treepool.cli import cluster, explainlive, files, instance
 from treepool.cli.answers import Refusal, mistaken
-from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json
-from treepool.errors import InvalidInput, InvalidShape
+from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out_json
+from treepool.errors import InvalidInput, InvalidShape, Reason
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.quote import did_you_mean
 from treepool.rfc.shape import parse_shape
-from treepool.view.explain import ALLOCATED, Explanation, explain
+from treepool.view.explain import ALLOCATED, WAITS, Explanation, explain
 from treepool.view.explainfacts import facts
 from treepool.view.model import Job
 
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
 
 #: What ``--job`` knows of a job of the instance, beside the options of the pool.
 _OF_JOB = ("shape", "locality", "constraint", "queue", "duration")
+
+#: Why a job of a snapshot waits for which there is room.
+_TURN = Reason("turn", "its turn has not come: treepool replay --snapshot tells when it starts")
 
 
 def define(parser: ArgumentParser) -> None:
@@ -100,9 +105,10 @@ def run(arguments: Namespace) -> int:
     if arguments.queue is not None or arguments.duration is not None:
         raise Stop("--queue and --duration need --instance", USAGE)
     try:
-        return _explain(arguments, cluster.snapshot(arguments), resources, constraints)
+        told = _told(arguments, cluster.snapshot(arguments), resources, constraints)
     except InvalidInput as e:
         raise Stop(f"argument SHAPE: {e}{_meant(arguments.shape)}") from None
+    return _print(told, arguments)
 
 
 def _are_given(arguments: Namespace, *names: str) -> bool:
@@ -134,37 +140,37 @@ def _explain_job(arguments: Namespace) -> int:
             resources = parse_shape(job.shape)
         except InvalidShape as e:
             raise Stop(f"{path}: {job.place}/shape: {e.line}") from None
-        status = _explain(arguments, taken, resources, job.constraint, job.options)
-    if status == DONE and not arguments.json:
-        out("It waits for its turn: treepool replay --snapshot tells when it starts.")
-    return status
+        told = _told(arguments, taken, resources, job.constraint, job.options)
+    if told.verdict == ALLOCATED:
+        told = attrs.evolve(told, verdict=WAITS, reason=_TURN)
+    return _print(told, arguments)
 
 
-def _explain(
+def _told(
     arguments: Namespace,
     taken: Optional[Snapshot],
     resources: list[Any],
     constraints: Optional[Mapping[str, Any]],
     options: Optional[Mapping[str, Any]] = None,
-) -> int:
-    """Explain *resources*, on the cluster as *taken* or as the options say; returns the status."""
+) -> Explanation:
+    """What *resources* get, on the cluster as *taken* or as the options say, and why."""
     pool = cluster.pool(arguments, taken)
     jobs, drained = _allocated(pool, arguments.jobs), 0
     if taken is not None:
         jobs, drained = {**taken.jobs, **jobs}, taken.drained
     pool.mark_down(idset.encode(cluster.ranks(pool, "--down", arguments.down)))
-    told = explain(pool, arguments.shape, resources, constraints, jobs, options, drained)
-    _print(told, arguments)
-    return DONE if told.verdict == ALLOCATED else NO
+    return explain(pool, arguments.shape, resources, constraints, jobs, options, drained)
 
 
-def _print(told: Explanation, arguments: Namespace) -> None:
+def _print(told: Explanation, arguments: Namespace) -> int:
+    """Print *told*; returns the exit status."""
     if arguments.json:
         out_json(facts(told))
     else:
         from treepool.view.explaintext import text
 
         draw(lambda width: text(told, width, arguments.verbose))
+    return DONE if told.verdict == ALLOCATED else NO
 
 
 def _allocated(pool: Pool, words: list[str]) -> dict[int, Job]:

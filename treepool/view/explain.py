@@ -88,10 +88,11 @@ class Explanation:
     """Why a request gets what it gets.
 
     ``verdict`` is ALLOCATED, WAITS or INFEASIBLE. ``reason`` is why the request is not allocated,
-    None if it is. ``passed`` has the first nodes that were passed over, in the order of the
-    search; ``passed_more`` is the number of further ones. ``unneeded`` is the number of nodes that
-    the search did not reach. ``passes`` says whether the policy tries the smallest kind of domain
-    on all nodes before larger ones, and ``second_pass`` whether it came to the larger ones.
+    None if it is. A job that waits for its turn alone has in ``taken`` what it would get of what is
+    free. ``passed`` has the first nodes that were passed over, in the order of the search;
+    ``passed_more`` is the number of further ones. ``unneeded`` is the number of nodes that the
+    search did not reach. ``passes`` says whether the policy tries the smallest kind of domain on
+    all nodes before larger ones, and ``second_pass`` whether it came to the larger ones.
     ``smallest`` has the kinds of domain that an idle node could offer to a slot, if the slot asks
     only for an amount. ``fitness`` is the fitness of the placement, which has that of an idle
     cluster as its ideal. ``idle`` is what an idle cluster would have given, None if the same.

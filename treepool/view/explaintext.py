@@ -130,7 +130,8 @@ def _taken(told: Explanation) -> Lines:
     """Nodes that give something."""
     if not told.taken:
         return []
-    lines = [Text("taken", style="bold"), *_given(told.taken)]
+    head = "taken" if told.verdict == ALLOCATED else "of what is free now it would get"
+    lines = [Text(head, style="bold"), *_given(told.taken)]
     slots = sum(one.nslots * len(one.nodes.ranks) for one in told.taken)
     local = sum(one.local * len(one.nodes.ranks) for one in told.taken)
     if any(one.places for one in told.taken):
@@ -189,7 +190,7 @@ def _idle(told: Explanation) -> Lines:
 
 def _rest(told: Explanation) -> Lines:
     """What went without saying."""
-    if told.verdict != ALLOCATED:
+    if not told.taken:
         return []
     lines = []
     if told.unneeded:
