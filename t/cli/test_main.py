@@ -164,10 +164,10 @@ def test_a_file_where_a_shape_should_be_is_told_where_files_go(treepool):
     assert treepool("explain", "doc/fabric.json").is_one_line_error(told)
 
 
-@pytest.mark.parametrize("command", ["explain", "where"])
+@pytest.mark.parametrize("command", ["explain", "explain --instance", "where"])
 @pytest.mark.parametrize("job", ["ƒ2pcsqRq", "f2pcsqRq"])
 def test_a_job_where_no_job_should_be_is_told_of_its_option(treepool, command, job):
-    refused = treepool(command, job)
+    refused = treepool(*command.split(), job)
     assert refused.err.count("\n") == 1 and refused.status in (1, 2)
     assert f"(did you mean '--job {job}'?)" in refused.err
 

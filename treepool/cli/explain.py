@@ -101,6 +101,8 @@ def run(arguments: Namespace) -> int:
             names = ", ".join(f"--{name}" for name in ("jobs", "down", *cluster.PLACEMENT))
             names = names.replace("_", "-")
             raise Stop(f"{names}: not with --instance, which has its own", USAGE)
+        if meant := instance.meant_job(arguments.shape):
+            raise Stop(f"argument SHAPE: there is no slot in it{meant}")
         return explainlive.explain_shape(arguments, resources, constraints)
     if arguments.queue is not None or arguments.duration is not None:
         raise Stop("--queue and --duration need --instance", USAGE)
