@@ -111,6 +111,15 @@ def test_what_the_scheduler_says_is_one_line(treepool, client, number, status):
     assert treepool(*ADD).is_one_line_error(r"no\nsuch thing", status=status)
 
 
+@pytest.mark.parametrize(
+    ("place", "option"),
+    [("/end", "--end"), ("/7/hosts", "--hosts"), ("/users/3", "--user"), ("/queues", "--queue")],
+)
+def test_what_the_scheduler_says_of_a_key_is_said_of_its_option(treepool, client, place, option):
+    client.refuses = OSError(errno.EINVAL, f"{place}: is wrong: /7")
+    assert treepool(*ADD).err == f"treepool window: argument {option}: is wrong: /7\n"
+
+
 def test_without_flux_one_line_says_so(treepool, monkeypatch):
     monkeypatch.setitem(sys.modules, "flux", None)
     monkeypatch.delitem(sys.modules, "treepool.flux.client", raising=False)

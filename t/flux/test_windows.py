@@ -229,7 +229,7 @@ GOOD = ["--hosts=fake0", "--start=+1h", "--duration=1h", "--name=w"]
         (["add", *GOOD, "--duration=1000000000d"], 2, "--duration: '1000000000d': is out of"),
         (["add", *GOOD, "--end=now"], 2, "not allowed with argument"),
         (["add", *GOOD[:2], "--end=now"], 2, "--end: must be later than the start"),
-        (["add", "--hosts=fake0", "--start=1000", "--end=2000"], 1, "/end: has passed"),
+        (["add", "--hosts=fake0", "--start=1000", "--end=2000"], 1, "argument --end: has passed"),
         (
             ["add", "--hosts=fake0", "--start=yesterday 8am", "--duration=2h"],
             1,
@@ -249,7 +249,7 @@ def test_a_name_is_given_once(two):
     add(two)
     done = window(two, "add", *GOOD[:3], "--name=maint")
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert "there is a window 'maint' already" in done.stderr
+    assert "argument --name: there is a window 'maint' already" in done.stderr
 
 
 def test_guests_see_windows_and_change_none(two, monkeypatch):

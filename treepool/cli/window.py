@@ -18,6 +18,7 @@ exit status:
 
 from __future__ import annotations
 
+import re
 import time
 from argparse import ArgumentParser, Namespace
 from typing import Any, Sequence
@@ -33,6 +34,12 @@ from treepool.view.words import count
 
 #: Examples of times.
 _TIMES = "now, +2h, 'tomorrow 8am'"
+
+#: The pointer to a key of a window, or of one of several: /end, /7/hosts, /users/3.
+_POINTER = re.compile(r"(?:/\d+)?/([a-z]+)(?:/\d+)?(?=: )")
+
+#: Keys whose options have another name.
+_SINGULAR = {"users": "user", "queues": "queue"}
 
 #: Running jobs that are named.
 MAX_NAMED = 20
@@ -104,7 +111,10 @@ def _add(arguments: Namespace, client: Any) -> int:
     if arguments.name is None:
         value["name"] = _free_name([known.entry.name for known in client.windows_now()])
     entry = _entry(value)
-    added = client.add_window(entry)
+    try:
+        added = client.add_window(entry)
+    except OSError as e:
+        raise OSError(e.errno, _argument(e.strerror or str(e))) from None
     out(f"added {line(entry, time.time())}")
     if added.reserved:
         out(f"{count(added.reserved, 'reservation')} of waiting jobs moved out of its way")
@@ -135,15 +145,15 @@ def _entry(value: dict[str, Any]) -> WindowEntry:
     try:
         return windows.read(value)
     except InvalidWindow as e:
-        raise Stop(f"argument {_argument(str(e))}", USAGE) from None
+        raise Stop(_argument(str(e)), USAGE) from None
 
 
 def _argument(problem: str) -> str:
-    """The text of a problem, with the option instead of the JSON pointer."""
-    for pointer, option in (("/users/", "--user "), ("/queues/", "--queue ")):
-        if problem.startswith(pointer):
-            return option.rstrip() + problem[len(pointer) :].lstrip("0123456789")
-    return "--" + problem.lstrip("/")
+    """The text of a problem, with the option instead of the JSON pointer, if it has one."""
+    pointer = _POINTER.match(problem)
+    if pointer is None:
+        return problem
+    return f"argument --{_SINGULAR.get(pointer[1], pointer[1])}{problem[pointer.end() :]}"
 
 
 def _is_id(text: str) -> bool:
