@@ -15,11 +15,13 @@ NOW = 1_800_000_000.0
 def client(monkeypatch):
     """In the place of an instance: keeps what it is told, and has the windows in ``there``."""
     fake = types.ModuleType("treepool.flux.client")
-    fake.there, fake.told, fake.running, fake.refuses = [], [], (), None
+    fake.there, fake.told, fake.running, fake.taken, fake.refuses = [], [], (), (), None
 
     def add_window(entry):
         if fake.refuses:
             raise fake.refuses
+        if entry.name in fake.taken:
+            raise FileExistsError(errno.EEXIST, "/name: there is a window")
         fake.told.append(entry)
         return types.SimpleNamespace(reserved=1, running=fake.running)
 
@@ -54,6 +56,13 @@ def test_without_a_name_it_gets_the_first_that_is_free(treepool, client):
     client.there = [types.SimpleNamespace(entry=entry, source="kvs")]
     treepool(*ADD)
     assert client.told[0].name == "window2"
+
+
+def test_a_name_that_others_took_in_the_meantime_is_passed_over(treepool, client):
+    client.taken = {"window1", "window2"}  # the first was not in the list, either
+    assert treepool(*ADD).out.startswith("added window window3: ")
+    assert [entry.name for entry in client.told] == ["window3"]
+    assert treepool(*ADD, "--name=window1").is_one_line_error("argument --name: there is a window")
 
 
 def test_running_jobs_are_named_in_a_warning_of_one_line(treepool, client):

@@ -1,11 +1,12 @@
 """Windows in real instances: what they keep away, who may come in, and that they are kept."""
 
 import json
+import subprocess
 import time
 
 import pytest
 
-from broker import Instance
+from broker import PATIENCE, Instance
 from schemas import conforms
 
 TREEPOOL = ("sched-treepool", "policy=easy")
@@ -168,11 +169,15 @@ def test_a_window_that_is_over_leaves_the_list_and_the_kvs(two):
     assert json.loads(two.flux("kvs", "get", "sched-treepool.windows")) == []
 
 
-def test_windows_get_names_of_their_own(two):
-    for number in (1, 2):
-        done = window(two, "add", "--hosts=fake0", "--start=+1h", "--duration=1h")
-        assert done.stdout.startswith(f"added window window{number}: fake0, from ")
-    assert [entry["name"] for entry in listed(two)] == ["window1", "window2"]
+def test_windows_get_names_of_their_own_also_at_once(two):
+    words = ("flux", "treepool", "window", "add", "--hosts=fake0", "--start=+1h", "--duration=1h")
+    adding = [
+        subprocess.Popen(words, env=two.env, stdout=subprocess.PIPE, text=True) for _ in range(8)
+    ]
+    told = sorted(process.communicate(timeout=PATIENCE)[0] for process in adding)
+    names = [f"window{number}" for number in range(1, 9)]
+    assert [line.split(":")[0] for line in told] == [f"added window {name}" for name in names]
+    assert sorted(entry["name"] for entry in listed(two)) == names
 
 
 @pytest.mark.parametrize(

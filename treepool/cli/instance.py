@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from treepool.flux.live import Live
 
 #: Errors of a request that was answered. With all others, nobody is there to answer.
-_ANSWERED = (errno.EINVAL, errno.EPERM, errno.ENOENT)
+_ANSWERED = (errno.EINVAL, errno.EPERM, errno.ENOENT, errno.EEXIST)
 
 #: A job's id as Flux prints it (RFC 19, F58).
 _JOB_ID = re.compile(r"[ƒf][1-9A-HJ-NP-Za-km-z]{1,12}")

@@ -18,10 +18,14 @@ exit status:
 
 from __future__ import annotations
 
+import errno
+import itertools
 import re
 import time
 from argparse import ArgumentParser, Namespace
-from typing import Any, Sequence
+from typing import Any, Iterable
+
+import attrs
 
 from treepool.cli import instance
 from treepool.cli.main import Parser
@@ -107,14 +111,19 @@ def _add(arguments: Namespace, client: Any) -> int:
         value["users"] = [int(u) if _is_id(u) else u for u in arguments.user]
     if arguments.queue:
         value["queues"] = arguments.queue
-    _entry(value)
-    if arguments.name is None:
-        value["name"] = _free_name([known.entry.name for known in client.windows_now()])
     entry = _entry(value)
-    try:
-        added = client.add_window(entry)
-    except OSError as e:
-        raise OSError(e.errno, _argument(e.strerror or str(e))) from None
+    names: Iterable[str] = [entry.name]
+    if arguments.name is None:
+        taken = {known.entry.name for known in client.windows_now()}
+        names = (name for i in itertools.count(1) if (name := f"window{i}") not in taken)
+    for name in names:
+        entry = attrs.evolve(entry, name=name)
+        try:
+            added = client.add_window(entry)
+            break
+        except OSError as e:  # of a name that it chose itself: another command has just taken it
+            if e.errno != errno.EEXIST or arguments.name is not None:
+                raise OSError(e.errno, _argument(e.strerror or str(e))) from None
     out(f"added {line(entry, time.time())}")
     if added.reserved:
         out(f"{count(added.reserved, 'reservation')} of waiting jobs moved out of its way")
@@ -158,7 +167,3 @@ def _argument(problem: str) -> str:
 
 def _is_id(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 12
-
-
-def _free_name(taken: Sequence[str]) -> str:
-    return next(name for i in range(1, len(taken) + 2) if (name := f"window{i}") not in taken)

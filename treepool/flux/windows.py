@@ -16,7 +16,7 @@ import attrs
 from flux.kvs import KVSTxn, commit, commit_async, get_key_direct
 
 from treepool.errors import InvalidWindow
-from treepool.flux.callbacks import payload_of, refuse, then
+from treepool.flux.callbacks import Refused, payload_of, refuse, then
 from treepool.flux.config import Configuration
 from treepool.flux.questions import request_watcher
 from treepool.flux.runner import Runner, Work
@@ -185,7 +185,8 @@ class Windows:
             return rest
         both = [entry.to_dict() for entry in (*self._fixed, *kept)]
         if any(entry["name"] == change.name for entry in both):
-            raise InvalidWindow(f"/name: there is a window {shown(change.name)} already")
+            said = f"/name: there is a window {shown(change.name)} already"
+            raise Refused(errno.EEXIST, said)
         windows.read_all([*both, change.added.to_dict()])  # the limits of all together
         return (*kept, change.added)
 
