@@ -305,6 +305,9 @@ def test_how_to_check_the_R_of_a_configuration_is_a_warning(treepool, write, lin
         (f"a = '{'x' * 2_000_000}'", "more than 1048576 characters of TOML"),
         ("a." * 30_000 + "a = 1", "too many dots in TOML"),
         (f"[{'a.' * 1_000}a]\n" + "b = 1\n" * 9_000, "too many dots in TOML"),
+        ("'a=,'." * 30_000 + "a = 1", "too many dots in TOML"),
+        ('a = {b = """\n"""' + '"", ' + "a." * 30_000 + 'a = 1, c = "#"}', "too many dots in TOML"),
+        ('a = """' + '\n\\"""' * 150_000, "not valid TOML: "),
     ],
 )
 def test_what_is_no_toml_is_one_line(treepool, write, text, problem):
@@ -320,7 +323,7 @@ def test_a_table_whose_name_is_nearly_right_is_a_warning(treepool, write):
 
 def test_a_file_has_room_for_as_many_windows_as_there_may_be(treepool, write):
     times = 'start = "2027-01-01T08:00:00Z", end = "2027-01-02T08:00:00Z"'
-    windows = [f'{{name = "w{i}", hosts = "n{i}.site", {times}}}' for i in range(1024)]
+    windows = [f'{{name = "w{i}", hosts = "n{i}.row.site.edu", {times}}}' for i in range(1024)]
     for between in (",", ",\n"):
         text = f"[sched-treepool]\nwindows = [{between.join(windows)}]\n"
         assert "1024 windows" in treepool("validate", write(text, "a.toml")).out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, time, timezone
 from importlib import import_module
 from typing import Any, Callable
@@ -16,9 +17,19 @@ _READERS = ("tomllib", "flux.utils.tomli", "tomli")
 #: Most characters of a file.
 MAX_TEXT = 1 << 20
 
-#: Most dots in a line, times all dots and lines. Readers go through all parts of a key and of the
-#: name of its table again and again: that takes them most of a second.
+#: Most dots in a name, times all dots and lines outside of strings. Readers go through all parts of
+#: a key and of the name of its table again and again: that takes them most of a second.
 _MAX_PARTS = 1 << 22
+
+#: A string or a comment; one that does not end goes on to the end of the line or the text.
+_TEXT = re.compile(
+    r'"""(?:[^"\\]+|\\.?|"{1,2}(?!"))*"{0,5}|"(?:[^"\\\n]+|\\.)*"?'
+    r"|'''(?:[^']+|'{1,2}(?!'))*'{0,5}|'[^'\n]*'?|#[^\n]*",
+    re.DOTALL,
+)
+
+#: What ends a name, or a number.
+_END = re.compile(r"[][{}=,\n]")
 
 
 def read(text: str) -> dict[str, Any]:
@@ -28,8 +39,9 @@ def read(text: str) -> dict[str, Any]:
     """
     if len(text) > MAX_TEXT:
         raise InvalidInput(f"more than {MAX_TEXT} characters of TOML")
-    lines = text.split("\n")
-    if max(line.count(".") for line in lines) * (text.count(".") + len(lines)) > _MAX_PARTS:
+    names = _TEXT.sub("", text)
+    most = max(name.count(".") for name in _END.split(names))
+    if most * (names.count(".") + names.count("\n")) > _MAX_PARTS:
         raise InvalidInput("too many dots in TOML")
     loads = _reader()
     try:
