@@ -320,6 +320,19 @@ def test_what_no_node_has_is_told_of_those_that_the_constraints_leave(constraint
     assert str(refused.value).endswith(reason.format(only))
 
 
+def test_who_gives_no_constraints_is_not_told_of_any():
+    R = cluster()
+    R["execution"]["properties"] = {"rack:a": "0-1", "rack:b": "2-3"}
+    pool = Pool(R)
+    reason = "on nodes of the same rack: no node has 99 cores: the largest has 16"
+    only = ", counting only nodes that satisfy the constraints"
+    for constraints, end in (None, ""), ({"ranks": ["0-3"]}, ""), ({"ranks": ["0-2"]}, only):
+        asked = spec("slot/core=99", constraints=constraints, same="rack")
+        with pytest.raises(InfeasibleRequest) as refused:
+            pool.check_feasibility(pool.parse_resource_request(asked))
+        assert str(refused.value) == reason + end
+
+
 def test_a_rank_that_is_down_may_come_back(pool):
     pool.mark_down("all")
     request = pool.parse_resource_request(spec("slot=4/node"))

@@ -51,8 +51,11 @@ def telling_kept(reason: Reason, request: Request, inventory: Inventory) -> Reas
     return reason
 
 
-def _why(request: Request, inventory: Inventory) -> Reason:
-    """Why an idle pool of *inventory* could not serve *request*."""
+def _why(request: Request, inventory: Inventory, given: Optional[int] = None) -> Reason:
+    """Why an idle pool of *inventory* could not serve *request*.
+
+    *given* are the ranks (bitmask) that satisfy the constraints of its job, if these are others.
+    """
     if request.same is not None and request.same.required:
         return _why_not_same(request, inventory)
     within = inventory.matching(request.constraint)
@@ -68,7 +71,8 @@ def _why(request: Request, inventory: Inventory) -> Reason:
         reason = why_not_above(request, inventory)
     if reason is not None:
         only = "counting only nodes that satisfy the constraints"
-        return reason.said(f"{reason}, {only}") if inventory.ranks & ~within else reason
+        others = inventory.ranks & ~(within if given is None else given)
+        return reason.said(f"{reason}, {only}") if others else reason
     among = " that satisfy the constraints" if within != idset.EVERY else ""
     if request.nodes is None:
         room = sum(units[t] * count for t, count in types.items())
@@ -103,7 +107,7 @@ def _why_not_same(request: Request, inventory: Inventory) -> Reason:
         able = sum(_units_on(t, one.ask) * count for t, count in types.items())
         return able, sum(types.values())
 
-    reason = _why(max(found, key=room), inventory)
+    reason = _why(max(found, key=room), inventory, inventory.matching(request.constraint))
     return reason.said(f"on nodes of the same {family}: {reason}")
 
 
