@@ -96,6 +96,22 @@ def test_each_of_many_queues_has_estimates():
 
 
 @pytest.mark.parametrize("policy", ["fifo", "easy"])
+def test_a_new_job_is_behind_all_though_others_have_left_that_were_planned(policy):
+    case = Case(policy, depth=1)
+    for jobid in range(2, 302):
+        case.queue.add(case.job(jobid, "slot=1/core=8", 50.0, "batch"))
+    finish(case.queue.run())
+    new = case.job(999, "slot=1/core=8", 50.0, "batch")
+    assert outcome(case.outlook.start_of_new(new)) == "many"
+    other = case.job(999, "slot=1/core=8", 50.0, "debug")
+    assert outcome(case.outlook.start_of_new(other)) == NOW + 100 + 257 * 50
+    for jobid in range(2, 102):
+        case.queue.remove(jobid)
+    finish(case.queue.run())
+    assert outcome(case.outlook.start_of_new(new)) == NOW + 100 + 200 * 50
+
+
+@pytest.mark.parametrize("policy", ["fifo", "easy"])
 def test_who_has_no_estimate_is_told_why(policy):
     case = Case(policy)
     case.submit(2, "slot=1/core=8", 0.0, "batch")  # it starts later, and has no limit

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Callable, Generator, Generic, Mapping, Optional, TypeVar, Union
 
 import attrs
@@ -68,8 +67,9 @@ class _Ahead:
 
     ``starts`` are in seconds since the epoch, by job id, None if none can tell. The ``behind`` were
     not planned, because none can tell of a job ahead of them. A job behind all of a line starts at
-    its time in ``begins`` at the earliest. ``forecast`` is for a job to come. It may take 100 MB,
-    so it is None if nobody has asked for one.
+    its time in ``begins`` at the earliest; the lines in ``longer`` have jobs behind those that were
+    planned. ``forecast`` is for a job to come. It may take 100 MB, so it is None if nobody has
+    asked for one.
     """
 
     made: float
@@ -77,6 +77,7 @@ class _Ahead:
     starts: dict[int, Optional[float]] = attrs.field(factory=dict)
     behind: frozenset[int] = frozenset()
     begins: Mapping[str, float] = {}
+    longer: frozenset[str] = frozenset()
 
 
 class Outlook:
@@ -128,8 +129,13 @@ class Outlook:
         if len(first.get(job.queue, ())) > most:
             return MANY
         ahead = yield from self._ahead(
-            lambda known: _is_fresh(known) and known.forecast is not None, True
+            lambda known: (
+                _is_fresh(known) and known.forecast is not None and job.queue not in known.longer
+            ),
+            True,
         )
+        if job.queue in ahead.longer:  # many came while it was planned
+            return MANY
         begin = ahead.begins.get(job.queue, 0.0)
         if begin == math.inf:
             return AHEAD
@@ -178,14 +184,15 @@ class Outlook:
 
     def _planned(self, to_come: bool) -> Work[_Ahead]:
         queue, now, made = self._queue, time.time(), time.monotonic()
-        lines, _ = self._first()
-        first = list(merge(*lines.values(), key=lambda job: job.place))
+        lines, most = self._first()
+        first = sorted(chain(*lines.values()), key=lambda job: job.place)
         passing = {name for name, rule, _ in queue.lines() if rule.policy != "fifo"}
         reserved, windows = list(queue.reservations.values()), list(queue.windows.values())
         pool = queue.pool.copy()
         yield
         forecast = Forecast(pool)
         found = _Ahead(made, forecast if to_come else None)
+        found.longer = frozenset(name for name, line in lines.items() if len(line) > most)
         found.starts.update((one.job.jobid, one.start) for one in reserved)
         yield from forecast.begin(now, reserved, windows)
         found.begins = yield from forecast.starts(first, now, found.starts, passing)
