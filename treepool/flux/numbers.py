@@ -34,7 +34,7 @@ class Passes:
         self._sum = self._worst = 0.0
 
     def timed(self, work: Generator[None, None, bool]) -> Iterator[None]:
-        """*work*, which is one pass, or goes on with one that was interrupted; was there any?"""
+        """*work*, which is one pass or the rest of one, and returns whether there was anything."""
         while True:
             began = time.perf_counter()
             try:

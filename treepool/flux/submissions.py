@@ -280,7 +280,7 @@ class Submissions:
         self._deny(self._jobs[jobid], reason)
 
     def _deny(self, submission: Submission, reason: str) -> None:
-        """Deny a job, or hold it if more nodes will be known."""
+        """Deny a job, or defer it if more nodes will be known."""
         awaited = self._topology.awaited
         if awaited is not None:
             self._defer(submission, awaited)
