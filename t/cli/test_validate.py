@@ -321,6 +321,11 @@ def test_a_table_whose_name_is_nearly_right_is_a_warning(treepool, write):
     assert warning == f"warning: /sched_treepool: {said}"
 
 
+def test_not_each_of_thousands_of_tables_is_a_warning(treepool, write):
+    text = "".join(f"[sched-treepool{i}]\n" for i in range(9_000))
+    assert len(treepool("validate", write(text, "a.toml")).out.splitlines()) == 20 + 1
+
+
 def test_a_file_has_room_for_as_many_windows_as_there_may_be(treepool, write):
     times = 'start = "2027-01-01T08:00:00Z", end = "2027-01-02T08:00:00Z"'
     windows = [f'{{name = "w{i}", hosts = "n{i}.row.site.edu", {times}}}' for i in range(1024)]

@@ -7,6 +7,7 @@ validate`` finds it before.
 from __future__ import annotations
 
 import shlex
+from itertools import islice
 from typing import Any, Iterator, Mapping
 
 from treepool.cli import files
@@ -26,8 +27,8 @@ SUFFIX = ".toml"
 #: The name of the scheduler in ``modules.alternatives.sched``.
 _SCHEDULER = "sched-treepool"
 
-#: Most queues of which one warning each is given.
-_MOST_QUEUES = 20
+#: Most queues, and most other tables, of which one warning each is given.
+_MOST = 20
 
 
 def read(path: str) -> Any:
@@ -57,16 +58,17 @@ def warnings(conf: Mapping[str, Any]) -> list[str]:
     hint = did_you_mean(chosen, (_SCHEDULER,))
     if isinstance(chosen, str) and chosen != _SCHEDULER and hint:
         lines.append(f"/modules/alternatives/sched: no scheduler is called {shown(chosen)}{hint}")
-    lines += [
+    misspelt = (
         f"{pointer_to('', name)}: sched-treepool does not read this table{meant}"
         for name in conf
         if name != TABLE and (meant := did_you_mean(name, (TABLE,)))
-    ]
+    )
+    lines += islice(misspelt, _MOST)
     if QUEUES not in conf:
         lines += [
             f"{pointer_to('', TABLE, QUEUES, name)}: an instance without this queue refuses it, "
             "and there is no table [queues] here"
-            for name in list(_queues(conf))[:_MOST_QUEUES]
+            for name in list(_queues(conf))[:_MOST]
         ]
     return lines + _elsewhere(conf)
 
