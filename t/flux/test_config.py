@@ -208,13 +208,23 @@ def test_a_window_outlives_a_crash_if_the_kvs_has_checkpoints(tmp_path):
         assert "fake0" in second.flux("treepool", "window", "list")
 
 
-def test_an_instance_whose_windows_are_damaged_starts_and_they_can_be_removed(tmp_path):
+@pytest.mark.parametrize(
+    ("damaged", "why"),
+    [
+        ('[{"name": "maint"}]', "/0: key 'end' is missing"),
+        (20_000 * "[" + 20_000 * "]", "windows are nested too deep"),
+    ],
+    ids=["key", "depth"],
+)
+def test_an_instance_whose_windows_are_damaged_starts_and_they_can_be_removed(
+    tmp_path, damaged, why
+):
     (tmp_path / "treepool.toml").write_text(BOOT)
     options = [f"--config-path={tmp_path}", f"--setattr=statedir={tmp_path}"]
     with Instance(1, 4, 0, options=options) as first:
-        first.flux("kvs", "put", 'sched-treepool.windows=[{"name": "maint"}]')
+        first.flux("kvs", "put", f"sched-treepool.windows={damaged}")
     with Instance(1, 4, 0, options=options) as second:
-        said = "sched-treepool.err[0]: KVS: sched-treepool.windows: /0: key 'end' is missing"
+        said = f"sched-treepool.err[0]: KVS: sched-treepool.windows: {why}"
         assert second.soon(lambda: said in second.log())
         assert second.soon(lambda: "sched-" not in second.flux("module", "list"))
         second.flux("kvs", "unlink", "sched-treepool.windows")

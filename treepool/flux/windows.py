@@ -267,6 +267,8 @@ def in_kvs(handle: Any) -> tuple[WindowEntry, ...]:
         if e.errno == errno.ENOENT:
             return ()
         raise InvalidWindow(f"KVS: {KEY}: {e.strerror or e}") from None
+    except RecursionError:  # of the json module
+        raise InvalidWindow(f"KVS: {KEY}: windows are nested too deep") from None
     except InvalidWindow as e:
         raise InvalidWindow(f"KVS: {KEY}: {e}") from None
 
