@@ -1,4 +1,4 @@
-"""Reads JSON documents, and keeps all problems: the words for wrong values, how many are reported.
+"""Reads JSON documents, and keeps all problems: words for wrong values, their pointers, how many.
 
 A format module reads a document with the methods of ``Findings``. Each method reads one kind of
 value, notes its problem if it has one, and returns a value of the right type in any case. A reader

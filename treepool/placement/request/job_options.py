@@ -1,4 +1,6 @@
-"""Job options: which there are (``attributes.system.treepool``), what each may say and asks for.
+"""Job options: which there are, what each may say and asks for, and several of them together.
+
+They are the keys of ``attributes.system.treepool`` of a jobspec.
 
 ==================  ==============================================================================
 ``locality``        ``preferred``, ``required`` or ``none``: see doc/design.md, "On a node"
