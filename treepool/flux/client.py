@@ -177,7 +177,9 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         exception = f"{exception}: {job['exception_note']}"
     closed = queue_closed(handle, job.get("queue")) if state == "SCHED" else Closed()
     # A scheduler that has a job of a queue that is gone starts it all the same.
-    has = (answer or {}).get("state") in ("waiting", "deferred")
+    waits = (answer or {}).get("state") in ("waiting", "deferred")
+    if state == "SCHED" and not waits and _queue_status(handle, job.get("queue")) is None:
+        closed = attrs.evolve(closed, stopped=GONE)
     found = Facts(
         name=name,
         state=state,
@@ -190,7 +192,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         dependencies=tuple(map(str, job.get("dependencies", ()))),
         result=resulttostr(job["result"]) if "result" in job else "",
         exception=str(exception),
-        stopped=None if has and closed.stopped == GONE else closed.stopped,
+        stopped=closed.stopped,
         stopped_parent=closed.stopped_parent,
         answer=answer,
         placement=short_form(parts),
@@ -226,13 +228,7 @@ def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
 
 def queue_closed(handle: Any, queue: Optional[str]) -> Closed:
     """Whether a Flux queue, or the only one, is stopped or disabled, and why; raises OSError."""
-    payload = {"name": queue} if queue else {}
-    try:
-        status = handle.rpc("job-manager.queue-status", payload, nodeid=0).get()
-    except OSError as e:
-        if e.errno != errno.EINVAL:
-            raise
-        status = {"start": False, "stop_reason": GONE}
+    status = _queue_status(handle, queue) or {}
     stopped = None if status.get("start", True) else str(status.get("stop_reason", ""))
     parent = str(status["parent"]) if status.get("blocked") == "parent" else ""
     return Closed(
@@ -241,6 +237,18 @@ def queue_closed(handle: Any, queue: Optional[str]) -> Closed:
         None if status.get("enable", True) else str(status.get("disable_reason", "")),
         parent,
     )
+
+
+def _queue_status(handle: Any, queue: Optional[str]) -> Optional[Mapping[str, Any]]:
+    """What Flux says of a queue, or of the only one; None if the configuration does not have it."""
+    payload = {"name": queue} if queue else {}
+    try:
+        status: Mapping[str, Any] = handle.rpc("job-manager.queue-status", payload, nodeid=0).get()
+    except OSError as e:
+        if e.errno != errno.EINVAL:
+            raise
+        return None
+    return status
 
 
 # -- windows
