@@ -175,10 +175,11 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
     exception = job.get("exception_type", "")
     if exception and job.get("exception_note"):
         exception = f"{exception}: {job['exception_note']}"
-    closed = queue_closed(handle, job.get("queue")) if state == "SCHED" else Closed()
+    queue = job.get("queue")
+    status = _queue_status(handle, queue) if state == "SCHED" else {}
+    closed = _closed(handle, queue, status or {})
     # A scheduler that has a job of a queue that is gone starts it all the same.
-    waits = (answer or {}).get("state") in ("waiting", "deferred")
-    if state == "SCHED" and not waits and _queue_status(handle, job.get("queue")) is None:
+    if status is None and (answer or {}).get("state") not in ("waiting", "deferred"):
         closed = attrs.evolve(closed, stopped=GONE)
     found = Facts(
         name=name,
@@ -228,7 +229,10 @@ def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
 
 def queue_closed(handle: Any, queue: Optional[str]) -> Closed:
     """Whether a Flux queue, or the only one, is stopped or disabled, and why; raises OSError."""
-    status = _queue_status(handle, queue) or {}
+    return _closed(handle, queue, _queue_status(handle, queue) or {})
+
+
+def _closed(handle: Any, queue: Optional[str], status: Mapping[str, Any]) -> Closed:
     stopped = None if status.get("start", True) else str(status.get("stop_reason", ""))
     parent = str(status["parent"]) if status.get("blocked") == "parent" else ""
     return Closed(

@@ -23,7 +23,7 @@ from treepool.rfc.rset import MAX_TIME, ResourceSet, RLiteEntry, merge_entries
 _HELLO = "job-manager.sched-hello"
 
 #: So many jobs' Rs and events are asked for together: one after another, each takes 0.7 ms.
-_TOGETHER = 256
+_IN_FLIGHT = 256
 
 #: The text of a key of the KVS, or why it has none.
 Value = Union[str, OSError]
@@ -40,11 +40,11 @@ def running_jobs(handle: Any) -> Iterator[tuple[Mapping[str, Any], Value, Value]
     Raises OSError if the job manager does not tell them.
     """
     told = list(_told(handle))
-    for first in range(0, len(told), _TOGETHER):
-        some = told[first : first + _TOGETHER]
+    for first in range(0, len(told), _IN_FLIGHT):
+        some = told[first : first + _IN_FLIGHT]
         places = [JobID(job["id"]).kvs for job in some]
         keys = [f"{place}.{name}" for place in places for name in ("R", "eventlog")]
-        values = looked_up(handle, keys)
+        values = kvs_values(handle, keys)
         yield from zip(some, values[::2], values[1::2])
 
 
@@ -61,7 +61,7 @@ def _told(handle: Any) -> Iterator[Mapping[str, Any]]:
         future.reset()
 
 
-def looked_up(handle: Any, keys: Sequence[str]) -> list[Value]:
+def kvs_values(handle: Any, keys: Sequence[str]) -> list[Value]:
     """The values of keys of the KVS; all are asked for before the first is waited for."""
     futures = [lib.flux_kvs_lookup(handle.handle, ffi.NULL, 0, key.encode()) for key in keys]
     return [_value(future) for future in futures]

@@ -369,15 +369,15 @@ class TreepoolScheduler(Protocol):
 
     def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats sched-treepool`` shows."""
-        queues, options = self._configuration.queues, self.options
-        own = [name for name in queues.tables if queues.line(name) == name] or [""]
-        rules = {name: options.queues.get(name, options.rule) for name in own}
+        queues, own = self._configuration.queues, self.rules
+        lines = [name for name in queues.tables if queues.line(name) == name] or [""]
+        rules = {name: own.get(name, own[""]) for name in lines}
         report = yield from self._numbers.report(self.queue, rules, self._submissions.deferred)
         stats: dict[str, Any] = super().stats_get()
         more = {
             "version": __version__,
             "sched_passes": report["passes"]["count"],
-            "policy": options.rule.policy,
+            "policy": own[""].policy,
             "hwloc": self._topology.stats,
         }
         return {**stats, **report, **more, "questions": len(self._answers)}

@@ -288,7 +288,7 @@ class Module:
             patch.multiple(
                 flux.scheduler, KVSTxn=Transaction, kvs_commit_async=commit_async, kvs_get=get_key
             ),
-            patch.object(hello, "looked_up", get_keys),
+            patch.object(hello, "kvs_values", get_keys),
             patch.multiple(
                 windows,
                 KVSTxn=Transaction,
