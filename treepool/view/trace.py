@@ -9,7 +9,7 @@ A trace is JSON lines, an object for each job:
 ``limit``       its time limit in seconds, at which it is ended; the duration if not given
 ``id``          a name for messages, text or a number; the number of the line if not given
 ``constraint``  the nodes it may use, an RFC 31 object
-``locality``    preferred, required or none, see DESIGN "Which node"
+``locality``    preferred, required or none, see doc/design.md, "On a node"
 ``options``     job options as in ``attributes.system.treepool``, such as {"wait": 600}
 ``queue``       its Flux queue; if nodes of the cluster have a property of this name, it has these
 ``priority``    in the order of its queue, 0 to 4294967295, the highest first; 0 if not given
