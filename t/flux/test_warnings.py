@@ -33,6 +33,7 @@ def log(request, tmp_path):
     R = {"version": 1, "execution": execution, "scheduling": scheduling}
     path.write_text(json.dumps(R))
     with Instance(0, conf=[f"resource.path={path}", "resource.noverify=true"]) as instance:
+        instance.flux("module", "remove", "sched-simple")  # that of the start, which warns too
         instance.flux("dmesg", "-C")
         instance.load(*words)
         instance.settle()
