@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import attrs
 import pytest
@@ -281,7 +282,48 @@ def test_compute_gpus_without_a_backend_are_found_on_the_bus():
     )
     machine = read_hwloc(made.xml())
     assert [gpu.pci for gpu in machine.gpus] == ["0000:03:00.0"]
-    assert "known from the PCI bus only" in machine.warnings[0]
+    assert machine.warnings[0].startswith("1 GPU is known from the PCI bus only")
+
+
+def beside(made):
+    """The XML of *made* with its OS devices beside their PCI devices, not inside them."""
+    root = ElementTree.fromstring(made.xml())
+    for bridge in root.iter("object"):
+        if bridge.get("type") == "Bridge":
+            for pci in list(bridge):
+                for osdev in list(pci.findall("object")):
+                    pci.remove(osdev)
+                    bridge.append(osdev)
+    return ElementTree.tostring(root, "unicode")
+
+
+def virtual(*models):
+    """A virtual machine whose hwloc knows GPUs by OpenCL; what was seen on one with an H100."""
+    return Made(
+        devices=[
+            Device(
+                f"0000:{bus}:1c.0",
+                numa,
+                backends=[(f"opencl0d{i}", "OpenCL")],
+                infos={"GPUVendor": "NVIDIA Corporation", "GPUModel": model},
+            )
+            for i, (bus, numa, model) in enumerate(zip(("a0", "10"), (0, 3), models))
+        ]
+    )
+
+
+@pytest.mark.parametrize("index", ["vendor", "pci"])
+def test_gpus_that_opencl_shows_beside_their_pci_devices_are_these(index):
+    machine = read_hwloc(beside(virtual("H100", "H100")), gpu_index=index)
+    found = [(gpu.id, gpu.pci, gpu.cores, gpu.model) for gpu in machine.gpus]
+    assert found == [(0, "0000:10:1c.0", 0xF000, "H100"), (1, "0000:a0:1c.0", 0xF, "H100")]
+    assert machine.warnings == ()
+
+
+def test_gpus_beside_their_pci_devices_that_differ_are_not_mistaken_for_each_other():
+    machine = read_hwloc(beside(virtual("H100", "L4")))
+    assert {(gpu.cores, gpu.model) for gpu in machine.gpus} == {(0xF, "H100"), (0xF000, "L4")}
+    assert [gpu.pci for gpu in machine.gpus] == ["", ""]
 
 
 def test_a_gpu_that_is_not_near_any_domain_belongs_to_the_node():

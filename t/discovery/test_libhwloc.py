@@ -64,6 +64,26 @@ def by_linux(name):
 
 
 @real
+def test_plugins_find_the_symbols_of_the_library():
+    """Distributions package what asks NVIDIA or OpenCL as plugins, which are not linked to it."""
+    code = (
+        "import ctypes\n"
+        "from treepool.discovery.libhwloc import local_xml\n"
+        "local_xml()\n"
+        "ctypes.CDLL(None).hwloc_get_obj_by_depth"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "HWLOC_PLUGINS_VERBOSE": "1"},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Failed to load plugin" not in done.stderr
+
+
+@real
 @pytest.mark.skipif(not (CPU / f"cpu{HERE[0]}/topology").is_dir(), reason="there is no /sys")
 def test_cores_and_sockets_are_those_of_linux():
     found = machine()
@@ -252,8 +272,17 @@ def test_no_library_or_one_too_old_says_what_to_install(installed, libraries):
         libhwloc.local_xml()
 
 
+def test_a_library_that_cannot_be_loaded_says_what_it_lacks(monkeypatch):
+    def load(*_, **__):
+        raise OSError("libnvidia-ml.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    with pytest.raises(InvalidHardware, match=r"hwloc\): 'libnvidia-ml.so.1: cannot open"):
+        libhwloc.local_xml()
+
+
 def test_a_library_that_is_not_hwloc_is_not_used(installed):
-    installed(libhwloc_so_15=ctypes.pythonapi)
+    installed(libhwloc_so_15=ctypes.CDLL(ctypes.util.find_library("c")))
     with pytest.raises(InvalidHardware, match=r"hwloc 2\.1 or newer is needed"):
         libhwloc.local_xml()
 

@@ -90,7 +90,8 @@ def find(root: Object, gpu_index: str = "vendor") -> list[FoundGpu]:
             if match and is_compute(match.group(1), match.group(2)):
                 plain.append(item)
     if by_device:
-        found = [gpu for device, osdevs in by_device.items() for gpu in _gpus_of(device, osdevs)]
+        placed = _on_the_bus(by_device, plain)
+        found = [gpu for device, osdevs in placed.items() for gpu in _gpus_of(device, osdevs)]
     else:
         # hwloc was built without a vendor's library, so it only shows the bus.
         found = [_gpu(device, device) for device in plain]
@@ -98,6 +99,24 @@ def find(root: Object, gpu_index: str = "vendor") -> list[FoundGpu]:
     for i, gpu in enumerate(found):
         gpu.id = i
     return found
+
+
+def _on_the_bus(
+    by_device: dict[Object, list[Object]], plain: Sequence[Object]
+) -> dict[Object, list[Object]]:
+    """*by_device*, with the GPUs of a vendor that are beside their PCI devices moved to these.
+
+    NVIDIA's driver tells OpenCL the number of a device where hwloc (up to 2.13) expects the number
+    and the function. In virtual machines, where that number is often not 0, hwloc therefore finds
+    the host bridge alone. GPUs that are not alike stay there, because each could be any of them.
+    """
+    moved: dict[Object, Object] = {}
+    for code, vendor in VENDORS.items():
+        lost = [o for o in by_device if o.type == "OSDev" and _vendor(o, [o]) == vendor]
+        free = [o for o in plain if o not in by_device and f"[{code}:" in o.attributes["pci_type"]]
+        if len(lost) == len(free) and len({_first([o], "GPUModel") for o in lost}) == 1:
+            moved.update(zip(lost, free))
+    return {moved.get(device, device): osdevs for device, osdevs in by_device.items()}
 
 
 def _gpus_of(device: Object, osdevs: Sequence[Object]) -> Iterator[FoundGpu]:
@@ -190,10 +209,11 @@ def _memory(objects: Sequence[Object]) -> int:
 def warnings_on(found: Sequence[FoundGpu], root: Object) -> list[str]:
     """What may be wrong with the GPUs: known from the bus alone, or not told from a console."""
     warnings = []
-    if found and all(gpu.osdev is gpu.device for gpu in found):
+    if found and all(gpu.osdev.type == "PCIDev" for gpu in found):
+        known = "1 GPU is" if len(found) == 1 else f"{len(found)} GPUs are"
         warnings.append(
-            f"{len(found)} GPUs are known from the PCI bus only: hwloc was built without their "
-            "vendor's library, and Flux does not see them in this XML"
+            f"{known} known from the PCI bus only: hwloc has no backend of the vendor (is its "
+            "package of plugins installed?), and Flux does not see them in this XML"
         )
     everything = list(root.walk())
     if not any(item.type == "OSDev" and item.backend == "RSMI" for item in everything):

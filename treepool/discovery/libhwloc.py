@@ -98,17 +98,25 @@ def _local_xml(whole: bool, xml: Optional[bytes]) -> bytes:
 
 
 def _library() -> Any:
+    why = ""
     for name in (_USUAL, None):
         # In a process with Flux's bindings this finds the library that Flux uses.
         found = name or ctypes.util.find_library("hwloc")
         try:
-            library = ctypes.CDLL(found, use_errno=True) if found else None
+            library = _loaded(found) if found else None
             if library is not None and library.hwloc_get_api_version() >= _OLDEST:
                 library.hwloc_bitmap_alloc.restype = ctypes.c_void_p
                 return library
-        except (OSError, AttributeError):  # missing, or another library of that name
+        except AttributeError:  # another library of that name
             continue
-    raise InvalidHardware(_NEEDED)
+        except OSError as e:  # missing, or what it needs is
+            why = why or f": {shown(str(e))}"
+    raise InvalidHardware(_NEEDED + why)
+
+
+def _loaded(name: str) -> Any:
+    # With global symbols: hwloc's plugins, which distributions package apart, are not linked to it.
+    return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL, use_errno=True)
 
 
 def _call(library: Any, name: str, *arguments: Any) -> None:
