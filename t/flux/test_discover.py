@@ -186,6 +186,7 @@ def test_every_job_is_held_while_a_broker_has_not_answered(two):
     two.flux("cancel", cancelled)
     two.wait(cancelled, "clean")
     two.flux("job", "urgency", whole, "31")
+    two.settle()  # the job manager tells the scheduler a moment later
     two.wake()
     assert answers(two)
     assert two.placed(whole) == [("0-1", "0-15", "0-1")]
