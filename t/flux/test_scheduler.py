@@ -85,6 +85,7 @@ def test_a_new_priority_counts(small, idle):
     small.wait(first := small.submit("-N2", "-n2", "--exclusive"), "alloc")
     one, other = (small.submit("-N2", "-n2", "--exclusive") for _ in "12")
     small.flux("job", "urgency", other, "31")
+    small.settle()  # the job manager tells the scheduler a moment later
     small.flux("cancel", first)
     small.wait(other, "alloc")
     assert small.state(one) == "S"
