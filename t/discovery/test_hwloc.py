@@ -285,43 +285,76 @@ def test_compute_gpus_without_a_backend_are_found_on_the_bus():
     assert machine.warnings[0].startswith("1 GPU is known from the PCI bus only")
 
 
-def beside(made):
-    """The XML of *made* with its OS devices beside their PCI devices, not inside them."""
+def moved(made, to=None):
+    """The XML of *made* with OpenCL's GPUs not in their PCI devices: beside them, or all in *to*.
+
+    So do virtual machines, where the driver tells OpenCL the number of a device and hwloc expects
+    number and function; and nodes whose GPUs differ in the PCI domain alone, which ROCm leaves out.
+    """
     root = ElementTree.fromstring(made.xml())
-    for bridge in root.iter("object"):
-        if bridge.get("type") == "Bridge":
-            for pci in list(bridge):
-                for osdev in list(pci.findall("object")):
-                    pci.remove(osdev)
-                    bridge.append(osdev)
+    devices = [item for item in root.iter("object") if item.get("type") == "PCIDev"]
+    bridge = {device: item for item in root.iter("object") for device in item}
+    target = next((item for item in devices if item.get("pci_busid") == to), None)
+    for device in devices:
+        for osdev in device.findall("object"):
+            if osdev.get("name").startswith("opencl"):
+                device.remove(osdev)
+                (bridge[device] if target is None else target).append(osdev)
     return ElementTree.tostring(root, "unicode")
 
 
-def virtual(*models):
-    """A virtual machine whose hwloc knows GPUs by OpenCL; what was seen on one with an H100."""
-    return Made(
-        devices=[
-            Device(
-                f"0000:{bus}:1c.0",
-                numa,
-                backends=[(f"opencl0d{i}", "OpenCL")],
-                infos={"GPUVendor": "NVIDIA Corporation", "GPUModel": model},
-            )
-            for i, (bus, numa, model) in enumerate(zip(("a0", "10"), (0, 3), models))
-        ]
-    )
+NVIDIA_GPU = {"GPUVendor": "NVIDIA Corporation", "GPUModel": "H100"}
+AMD_GPU = {"GPUVendor": "Advanced Micro Devices, Inc.", "GPUModel": "MI300A"}
+
+
+def virtual(*backends, kind=NVIDIA, infos=NVIDIA_GPU, more=()):
+    """Two GPUs in sockets 0 and 1, the higher bus id first; * in a backend's name is its number."""
+    devices = [
+        Device(bus, numa, kind, [(b[0].replace("*", str(i)), b[1]) for b in backends], infos)
+        for i, (bus, numa) in enumerate([("0000:a0:1c.0", 0), ("0000:10:1c.0", 3)])
+    ]
+    return Made(devices=[*devices, *more])
+
+
+IDE = Device("0000:00:01.1", 0, "0101 [8086:7010] [1af4:1100] 00")
+OPENCL = ("opencl0d*", "OpenCL")
 
 
 @pytest.mark.parametrize("index", ["vendor", "pci"])
-def test_gpus_that_opencl_shows_beside_their_pci_devices_are_these(index):
-    machine = read_hwloc(beside(virtual("H100", "H100")), gpu_index=index)
-    found = [(gpu.id, gpu.pci, gpu.cores, gpu.model) for gpu in machine.gpus]
-    assert found == [(0, "0000:10:1c.0", 0xF000, "H100"), (1, "0000:a0:1c.0", 0xF, "H100")]
+@pytest.mark.parametrize(
+    "text",
+    [
+        moved(virtual(OPENCL)),
+        moved(virtual(OPENCL, more=[IDE]), IDE.pci),
+        moved(virtual(OPENCL), "0000:a0:1c.0"),
+        moved(virtual(OPENCL, ("nvml*", "NVML"), ("cuda*", "CUDA"))),
+        moved(virtual(OPENCL, ("opencl1d*", "OpenCL"))),
+        moved(virtual(OPENCL, ("cuda*", "CUDA"), more=[IDE]), IDE.pci),
+    ],
+    ids=["beside", "at another device", "all at one", "NVML too", "two platforms", "CUDA, and IDE"],
+)
+def test_gpus_that_opencl_shows_at_a_wrong_place_are_where_they_are(index, text):
+    machine = read_hwloc(text, gpu_index=index)
+    found = [(gpu.id, gpu.pci, gpu.cores, gpu.model, gpu.profile) for gpu in machine.gpus]
+    assert found == [
+        (0, "0000:10:1c.0", 0xF000, "H100", ""),
+        (1, "0000:a0:1c.0", 0xF, "H100", ""),
+    ]
     assert machine.warnings == ()
+    assert {gpu.vendor for gpu in machine.gpus} == {"nvidia"}
 
 
-def test_gpus_beside_their_pci_devices_that_differ_are_not_mistaken_for_each_other():
-    machine = read_hwloc(beside(virtual("H100", "L4")))
+@pytest.mark.parametrize("backends", [[OPENCL], [OPENCL, ("rsmi*", "RSMI")]])
+def test_amd_gpus_that_opencl_shows_all_at_one_device_count_each(backends):
+    text = moved(virtual(*backends, kind=AMD, infos=AMD_GPU), "0000:a0:1c.0")
+    found = {(gpu.pci, gpu.cores, gpu.vendor, gpu.profile) for gpu in read_hwloc(text).gpus}
+    assert found == {("0000:10:1c.0", 0xF000, "amd", ""), ("0000:a0:1c.0", 0xF, "amd", "")}
+
+
+def test_gpus_at_a_wrong_place_that_differ_are_not_mistaken_for_each_other():
+    made = virtual(OPENCL)
+    other = attrs.evolve(made.devices[1], infos={**NVIDIA_GPU, "GPUModel": "L4"})
+    machine = read_hwloc(moved(attrs.evolve(made, devices=[made.devices[0], other])))
     assert {(gpu.cores, gpu.model) for gpu in machine.gpus} == {(0xF, "H100"), (0xF000, "L4")}
     assert [gpu.pci for gpu in machine.gpus] == ["", ""]
 

@@ -34,6 +34,9 @@ _BACKENDS = ("NVML", "RSMI", "CUDA", "LevelZero", "OpenCL")
 #: PCI vendors of GPUs, in the order in which their GPUs are numbered.
 VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 
+#: A part of the name by which a vendor calls itself, in lower case.
+_MAKERS = {"nvidia": "nvidia", "amd": "amd", "advanced micro": "amd", "intel": "intel"}
+
 #: PCI classes of a vendor's compute GPUs: VGA and 3D controllers, other displays, accelerators.
 #: A VGA controller is a compute GPU only if it is NVIDIA's; AMD's and Intel's are for consoles.
 #: Intel's accelerators are not GPUs.
@@ -79,21 +82,27 @@ class FoundGpu:
 
 def find(root: Object, gpu_index: str = "vendor") -> list[FoundGpu]:
     """All GPUs below *root*, in the order of their ids."""
-    by_device: dict[Object, list[Object]] = {}
-    plain: list[Object] = []
+    osdevs, plain = [], []
     for item in root.walk():
         if item.type == "OSDev" and item.backend in _BACKENDS:
             if not any(part.backend == item.backend for part in item.children):
-                by_device.setdefault(item.above("PCIDev") or item, []).append(item)
+                osdevs.append(item)
         elif item.type == "PCIDev":
             match = _PCI_TYPE.match(item.attributes.get("pci_type", ""))
             if match and is_compute(match.group(1), match.group(2)):
                 plain.append(item)
-    if by_device:
-        placed = _on_the_bus(by_device, plain)
-        found = [gpu for device, osdevs in placed.items() for gpu in _gpus_of(device, osdevs)]
+    if osdevs:
+        placed: dict[Object, Object] = {}
+        for vendor in {_maker(item): None for item in osdevs}:
+            view = _one_view([item for item in osdevs if _maker(item) == vendor])
+            placed.update(zip(view, _devices(view, vendor, plain)))
+        by_device: dict[Object, list[Object]] = {}
+        for osdev in osdevs:
+            if osdev in placed:
+                by_device.setdefault(placed[osdev], []).append(osdev)
+        found = [gpu for device, parts in by_device.items() for gpu in _gpus_of(device, parts)]
     else:
-        # hwloc was built without a vendor's library, so it only shows the bus.
+        # hwloc has no vendor's backend, so it only shows the bus.
         found = [_gpu(device, device) for device in plain]
     found = _numbered(found, gpu_index)
     for i, gpu in enumerate(found):
@@ -101,35 +110,51 @@ def find(root: Object, gpu_index: str = "vendor") -> list[FoundGpu]:
     return found
 
 
-def _on_the_bus(
-    by_device: dict[Object, list[Object]], plain: Sequence[Object]
-) -> dict[Object, list[Object]]:
-    """*by_device*, with the GPUs of a vendor that are beside their PCI devices moved to these.
+def _maker(osdev: Object) -> str:
+    """The vendor of a GPU, by what its backend says of it, otherwise by its PCI device."""
+    return _vendor(osdev, [osdev]) or _vendor(osdev.above("PCIDev") or osdev, [])
 
-    NVIDIA's driver tells OpenCL the number of a device where hwloc (up to 2.13) expects the number
-    and the function. In virtual machines, where that number is often not 0, hwloc therefore finds
-    the host bridge alone. GPUs that are not alike stay there, because each could be any of them.
+
+def _one_view(osdevs: Sequence[Object]) -> list[Object]:
+    """Those of *osdevs*, all of one vendor, that one backend shows (for OpenCL, one platform).
+
+    Others show the same GPUs again, and not always at the same place.
     """
-    moved: dict[Object, Object] = {}
-    for code, vendor in VENDORS.items():
-        lost = [o for o in by_device if o.type == "OSDev" and _vendor(o, [o]) == vendor]
-        free = [o for o in plain if o not in by_device and f"[{code}:" in o.attributes["pci_type"]]
-        if len(lost) == len(free) and len({_first([o], "GPUModel") for o in lost}) == 1:
-            moved.update(zip(lost, free))
-    return {moved.get(device, device): osdevs for device, osdevs in by_device.items()}
+    views: dict[tuple[int, str], list[Object]] = {}
+    for osdev in osdevs:
+        platform = osdev.name.partition("d")[0] if osdev.backend == "OpenCL" else ""
+        views.setdefault((_BACKENDS.index(osdev.backend), platform), []).append(osdev)
+    return views[min(views)]
 
 
-def _gpus_of(device: Object, osdevs: Sequence[Object]) -> Iterator[FoundGpu]:
-    """The GPUs of one PCI device, from the backend that distinguishes the most."""
-    by_backend = [[o for o in osdevs if o.backend == name] for name in _BACKENDS]
-    chosen = max(by_backend, key=len)
-    for osdev in chosen:
+def _devices(view: Sequence[Object], vendor: str, plain: Sequence[Object]) -> list[Object]:
+    """The PCI device of each GPU of a *view*, or the GPU itself if that is not known.
+
+    OpenCL's GPUs may be at a bridge, at another device, or all at one. NVIDIA's driver tells it the
+    number of a device, where hwloc expects number and function, and ROCm's has no PCI domains. They
+    are then taken for the *plain* PCI devices of their vendor, if these are as many, and all alike.
+    """
+    own = [device for device in plain if _vendor(device, []) == vendor]
+    found = [osdev.above("PCIDev") or osdev for osdev in view]
+    alike = len({_first([osdev], "GPUModel") for osdev in view}) == 1
+    if len(own) == len(view) and alike and set(own) != set(found):
+        return own
+    return [
+        osdev if device.type == "PCIDev" and _vendor(device, []) != vendor else device
+        for device, osdev in zip(found, view)
+    ]
+
+
+def _gpus_of(device: Object, parts: Sequence[Object]) -> Iterator[FoundGpu]:
+    """The GPUs at one device: all of it, or its *parts*."""
+    others = [o for o in device.walk() if o.type == "OSDev" and o.backend in _BACKENDS]
+    for osdev in parts:
         above = osdev.above("OSDev")
-        gpu = _gpu(device, osdev, [osdev, *chosen, *osdevs, *([above] if above else ())])
-        if len(chosen) > 1:
-            gpu.profile = _profile(gpu.vendor, len(chosen))
+        gpu = _gpu(device, osdev, [osdev, *parts, *others, *([above] if above else ())])
+        if len(parts) > 1:
+            gpu.profile = _profile(gpu.vendor, len(parts))
             # A tile reports its own memory. Other partitions report that of the whole device.
-            gpu.memory //= 1 if above else len(chosen)
+            gpu.memory //= 1 if above else len(parts)
         yield gpu
 
 
@@ -192,7 +217,7 @@ def _vendor(device: Object, objects: Sequence[Object]) -> str:
     if match and match.group(2) in VENDORS:
         return VENDORS[match.group(2)]
     word = _first(objects, "GPUVendor", "LevelZeroVendor").lower()
-    return next((v for v in ("nvidia", "amd", "intel") if v in word), "")
+    return next((vendor for part, vendor in _MAKERS.items() if part in word), "")
 
 
 def _first(objects: Sequence[Object], *names: str) -> str:
