@@ -11,7 +11,7 @@ from depth import some
 from hwlocfile import Device, Made
 from treepool.discovery.binding import bind, distance, nic_settings, numactl_option
 from treepool.discovery.hwloc import read_hwloc
-from treepool.discovery.task import Task, has_instances, task_of, with_bus_order
+from treepool.discovery.task import Task, has_instances, task_of, with_ids_of_node
 from treepool.errors import InvalidHardware, InvalidInput, InvalidR
 from treepool.rfc import idset
 from treepool.rfc.links import Links, Nic, digest
@@ -297,14 +297,25 @@ def test_gpus_of_a_restricted_machine_are_numbered_as_on_the_whole_node():
     """hwloc drops the GPUs near the cores that it was restricted to be without."""
     cut = machine(CROSSED[2:])
     assert [gpu.id for gpu in cut.gpus] == [0, 1]
-    found = with_bus_order(cut, [device.pci for device in CROSSED])
+    found = with_ids_of_node(cut, [device.pci for device in CROSSED])
     assert [(gpu.id, gpu.cores) for gpu in found.gpus] == [(2, ids("4-7")), (3, ids("0-3"))]
 
 
+@pytest.mark.parametrize("backend", ["nvml", "rsmi"])
+def test_in_a_subinstance_gpus_have_the_numbers_of_their_vendors_tools(backend):
+    # The bus has a GPU that a container hides; rsmi's order is not that of the bus.
+    devices = [
+        Device(f"0000:{bus}:00.0", numa, backends=[(f"{backend}{n}", backend.upper())])
+        for bus, numa, n in (("60", 0, 1), ("40", 3, 2))
+    ]
+    found = with_ids_of_node(machine(devices), ["0000:20:00.0", "0000:40:00.0", "0000:60:00.0"])
+    assert [(gpu.id, gpu.cores) for gpu in found.gpus] == [(1, ids("0-3")), (2, ids("12-15"))]
+
+
 def test_gpus_that_are_not_on_the_bus_of_the_whole_node_are_dropped():
-    found = with_bus_order(machine(CROSSED), ["0000:20:00.0"])
+    found = with_ids_of_node(machine(CROSSED), ["0000:20:00.0"])
     assert [(gpu.id, gpu.pci) for gpu in found.gpus] == [(0, "0000:20:00.0")]
-    assert with_bus_order(machine(CROSSED), []).gpus == ()
+    assert with_ids_of_node(machine(CROSSED), []).gpus == ()
 
 
 def test_each_partition_of_a_gpu_has_a_number_on_the_whole_node():
@@ -315,7 +326,7 @@ def test_each_partition_of_a_gpu_has_a_number_on_the_whole_node():
             [[(f"rsmi{2 * i + n}", "RSMI") for n in (0, 1)] for i in (0, 1)]
         )
     ]
-    found = with_bus_order(machine(devices[1:]), [device.pci for device in devices])
+    found = with_ids_of_node(machine(devices[1:]), [device.pci for device in devices])
     assert [(gpu.id, gpu.cores) for gpu in found.gpus] == [(2, ids("4-7")), (3, ids("4-7"))]
 
 

@@ -47,8 +47,9 @@ def test_other_devices_than_compute_gpus_are_left_out(pci, vendor, kind):
     assert bus_ids(pci.folder) == []
 
 
-def test_gpus_for_virtual_machines_and_virtual_functions_are_left_out(pci):
+def test_gpus_for_virtual_machines_or_consoles_and_virtual_functions_are_left_out(pci):
     pci("0000:01:00.0", NVIDIA, CONTROLLER_3D, driver="vfio-pci")
+    pci("0000:01:00.1", NVIDIA, VGA, driver="nouveau")
     virtual = pci("0000:02:00.0", NVIDIA, CONTROLLER_3D)
     (virtual / "physfn").symlink_to("../0000:01:00.0")
     pci("0000:03:00.0", NVIDIA, CONTROLLER_3D)

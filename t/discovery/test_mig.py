@@ -108,6 +108,12 @@ def test_a_list_of_another_node_is_not_used():
     assert "nvidia-smi -L has 1 GPUs, the node 3: it is not used" in node.warnings
 
 
+@pytest.mark.parametrize("profile", ["1g.10gb+me", "1g.24gb+me.all", "1g.24gb-me", "1c.2g.10gb"])
+def test_every_form_of_a_profile_is_read(profile):
+    (gpu,) = read_list(f"GPU 0: x\n  MIG {profile}  Device  0: (UUID: MIG-1)\n")
+    assert [part.profile for part in gpu.instances] == [profile]
+
+
 @pytest.mark.parametrize(
     "text, said",
     [

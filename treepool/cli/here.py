@@ -12,7 +12,7 @@ import attrs
 from treepool.cli import files, instance
 from treepool.cli.screen import USAGE, Stop
 from treepool.discovery.machine import Machine
-from treepool.discovery.task import MAX_TASKS, Task, has_instances, task_of, with_bus_order
+from treepool.discovery.task import MAX_TASKS, Task, has_instances, task_of, with_ids_of_node
 from treepool.discovery.visible import ROCR, is_contained, seen, uuids_of
 from treepool.errors import InvalidHardware, InvalidInput
 from treepool.rfc import idset
@@ -137,7 +137,7 @@ def _machine(xml: Optional[bytes], nested: bool) -> Machine:
         return machine
     from treepool.discovery.gpus import bus_ids
 
-    return with_bus_order(machine, bus_ids())
+    return with_ids_of_node(machine, bus_ids())
 
 
 def _divided(machine: Machine, R: ResourceSet, rank: int, file: Optional[str]) -> Machine:

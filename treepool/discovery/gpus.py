@@ -79,6 +79,11 @@ class FoundGpu:
     profile: str = ""
     id: int = -1
 
+    @property
+    def number(self) -> int:
+        """The number that NVML or rsmi has for it, whatever hwloc is restricted to; -1 if none."""
+        return _own_number(self) if self.osdev.backend in ("NVML", "RSMI") else -1
+
 
 def find(root: Object, gpu_index: str = "vendor") -> list[FoundGpu]:
     """All GPUs below *root*, in the order of their ids."""
@@ -279,9 +284,9 @@ def bus_ids(devices: Path = Path("/sys/bus/pci/devices")) -> list[str]:
 
     This is for tasks inside a job that is itself a Flux instance. There hwloc is often restricted
     to the job's part of the node, and lacks the GPUs near the rest. R and CUDA_VISIBLE_DEVICES
-    still count these GPUs. The order is that of ``--gpu-index vendor``: NVIDIA's first, then AMD's,
-    then Intel's. GPUs that are reserved for virtual machines are left out, and so are virtual
-    functions.
+    still count these GPUs. NVIDIA's come first, then AMD's, then Intel's. GPUs whose driver is not
+    the vendor's are left out (they are consoles, or reserved for virtual machines), and so are
+    virtual functions.
     """
     try:
         names = os.listdir(devices)
@@ -291,7 +296,7 @@ def bus_ids(devices: Path = Path("/sys/bus/pci/devices")) -> list[str]:
     found = []
     for name in names:
         vendor, kind = _hex(devices / name / "vendor"), _hex(devices / name / "class")[:4]
-        if is_compute(kind, vendor) and not _is_virtual(devices / name):
+        if is_compute(kind, vendor) and _is_usable(devices / name):
             found.append((vendors.index(vendor), bus_order(name), name))
     return [name for _, _, name in sorted(found)]
 
@@ -304,6 +309,6 @@ def _hex(file: Path) -> str:
         return ""
 
 
-def _is_virtual(device: Path) -> bool:
+def _is_usable(device: Path) -> bool:
     driver = os.path.basename(os.path.realpath(device / "driver"))
-    return driver == "vfio-pci" or os.path.lexists(device / "physfn")
+    return driver not in ("vfio-pci", "nouveau") and not os.path.lexists(device / "physfn")

@@ -125,7 +125,14 @@ def _placed(found: gpu_reader.FoundGpu, cores: _Cores) -> Gpu:
     """The GPU with the cores near it."""
     near = near_cores(found.device, cores.mask)
     return Gpu(
-        found.id, found.vendor, found.model, found.memory, near, found.pci, profile=found.profile
+        found.id,
+        found.vendor,
+        found.model,
+        found.memory,
+        near,
+        found.pci,
+        profile=found.profile,
+        number=found.number,
     )
 
 

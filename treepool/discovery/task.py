@@ -124,13 +124,19 @@ def has_instances(R: ResourceSet, rank: int) -> bool:
     return any(one.locality.startswith(MIG) and gpus & one.gpus for one in domains)
 
 
-def with_bus_order(machine: Machine, bus_ids: Sequence[str]) -> Machine:
-    """*machine* with its GPUs numbered as on the whole node, which has GPUs with these *bus_ids*.
+def with_ids_of_node(machine: Machine, bus_ids: Sequence[str]) -> Machine:
+    """*machine* with its GPUs numbered as on the whole node.
 
     A broker inside a job may know only the GPUs near its cores, and numbers these from zero. R and
-    the environment keep the numbers of the whole node. GPUs that are not in *bus_ids* are dropped.
-    All GPUs of the node are assumed to have as many partitions as those of *machine*.
+    the environment keep the numbers of the whole node, which are those of the vendor's own tools.
+    If these are not known, the order is that of *bus_ids*, those of all GPUs of the node; others
+    are then dropped, and all are assumed to have as many partitions as those of *machine*.
     """
+    own = {gpu.number: gpu for gpu in machine.gpus}
+    vendors = {gpu.vendor for gpu in machine.gpus}
+    if -1 not in own and len(own) == len(machine.gpus) and len(vendors) == 1:
+        gpus = [attrs.evolve(gpu, id=number) for number, gpu in sorted(own.items())]
+        return attrs.evolve(machine, gpus=tuple(gpus))
     parts_at = {bus_id: [gpu for gpu in machine.gpus if gpu.pci == bus_id] for bus_id in bus_ids}
     most = max(map(len, parts_at.values()), default=0)
     gpus = [

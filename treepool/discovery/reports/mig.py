@@ -34,7 +34,7 @@ MAX_INSTANCES = 64
 _UUID = r"(?:.*?\(UUID: ([\w/-]{1,100})\))?"
 _GPU = re.compile(rf"GPU (\d{{1,4}}): {_UUID}", re.ASCII)
 _INSTANCE = re.compile(rf"\s+MIG (\S{{1,40}})\s+Device\s+\d{{1,4}}:{_UUID}", re.ASCII)
-_PROFILE = re.compile(r"(?:\d+c\.)?\d+g\.(\d+)gb(?:\+[a-z.]+)?", re.ASCII)
+_PROFILE = re.compile(r"(?:\d+c\.)?\d+g\.(\d+)gb(?:[+-][a-z.]+)?", re.ASCII)
 
 
 @attrs.frozen
