@@ -18,6 +18,7 @@ from treepool.rfc.shape import parse_shape
 
 #: PCI types of devices, in hwloc's form.
 MI250X = "0380 [1002:7408] [1002:0b0c] 00"
+MI300A = "1200 [1002:74a0] [1002:74a0] 00"
 CONNECTX = "0207 [15b3:1021] [15b3:0041] 00"
 
 #: Files of real nodes lie beside the checkout, because they may not be copied into it.

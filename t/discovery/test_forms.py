@@ -6,18 +6,18 @@ tried too, if they are public.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import attrs
 import pytest
 
-from discovery.nodes import SHARED, OneNode, with_matrix
+from discovery.nodes import MI300A, SHARED, OneNode, with_matrix
 from hwlocfile import Device, Made, as_hwloc3
 from treepool.discovery import properties
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import topo_of
 
-MI300A = "1200 [1002:74a0] [1002:74a0] 00"
 PVC = "0380 [8086:0bd6] [8086:0000] 2f"
 SWITCH = "0680 [10de:1ac2] [0000:0000] a1"
 
@@ -205,6 +205,16 @@ def test_memory_of_superchips_gives_one_note_and_no_warning(model):
     assert sorted(far.memory >> 30 for far in node.machine.far_memory) == [184] * 4
     (device,) = node.machine.links.devices
     assert (device.c2c, device.gpus) == (450, 0b1111)
+
+
+def test_memory_that_hwloc_holds_in_a_group_of_its_own_is_of_the_gpus():
+    """What hwloc 2 makes of sierra.xml: nodes without CPUs are each in a group in the machine."""
+    text = superchip("NVIDIA GH200 480GB", 2, 9, 96).xml()
+    node = r'<object type="NUMANode" cpuset="0x0+" .*\n</object>\n'
+    inside, count = re.subn(node, r'<object type="Group" cpuset="0x0">\n\g<0></object>\n', text)
+    assert count == 9
+    assert read_hwloc(inside) == read_hwloc(text)
+    assert [far.memory >> 30 for far in read_hwloc(inside).far_memory] == [96, 96]
 
 
 def test_a_gpu_whose_chip_is_called_like_a_superchip_does_not_share_memory():

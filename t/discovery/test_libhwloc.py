@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from commandline import REPOSITORY
+from discovery.nodes import CONNECTX, MI300A
 from hwlocfile import Device, Made, has_library
 from treepool.discovery import libhwloc
 from treepool.discovery.hwloc import read_hwloc
+from treepool.discovery.levels import topo_of
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 
@@ -120,6 +122,40 @@ def test_a_bound_process_sees_its_own_cpus_and_the_whole_machine_if_asked():
     own, whole = ast.literal_eval(done.stdout)
     assert own == [(HERE[-1],)]
     assert {pu for pus in whole for pu in pus} >= set(HERE)
+
+
+@real
+def test_a_bound_process_knows_where_gpus_and_nics_are_and_no_memory_of_other_cpus(
+    saved, monkeypatch
+):
+    """Of each NUMA node without CPUs that are left, hwloc keeps the memory and the devices."""
+    chips = [
+        Device(
+            f"000{i}:01:00.0",
+            i,
+            MI300A,
+            [(f"rsmi{i}", "RSMI")],
+            {"GPUModel": "AMD Instinct MI300A"},
+        )
+        for i in range(4)
+    ]
+    nics = [Device("0009:01:00.0", 3, CONNECTX, [("mlx5_0", "")], switch="a")]
+    made = Made(cores=HERE[0] + 1, smt=1, devices=chips + nics)
+    saved(made)
+    monkeypatch.delenv("FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM")
+    code = (
+        f"import os, sys; os.sched_setaffinity(0, [{HERE[0]}])\n"
+        "from treepool.discovery.libhwloc import local_xml\n"
+        "sys.stdout.buffer.write(local_xml())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, check=True
+    )
+    bound, whole = read_hwloc(done.stdout), read_hwloc(made.xml())
+    assert bound.links == whole.links
+    assert topo_of(bound).topo == {"cores": "0", "gpus": "0-3", "memory": 16}
+    assert "left out: NUMA 1-3, none of whose CPUs is online and allowed" in bound.notes
+    assert bound.warnings == ()
 
 
 @real

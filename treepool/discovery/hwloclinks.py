@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
-from typing import Callable, Iterator, Optional, Sequence
+from typing import Callable, Container, Iterator, Optional, Sequence
 
 from treepool.discovery import linking
 from treepool.discovery.gpus import FoundGpu
-from treepool.discovery.hwlocxml import Distances, Object, Topology, number
+from treepool.discovery.hwlocxml import MEMORY, Distances, Object, Topology, number
 from treepool.discovery.linking import DeviceAt
 from treepool.discovery.machine import Region, c2c_gbps, gib
 from treepool.rfc import idset
@@ -35,18 +35,25 @@ def read_links(
     gpus = [gpu for gpu in found if gpu.id < MAX_GPUS]
     if not gpus or len(gpus) < len(found):
         return None
-    numbers = {id(item): str(i) for i, item in enumerate(topology.root.walk())}
+    numbers = {id(item): i for i, item in enumerate(topology.root.walk())}
+    memory = (item for item in topology.root.walk() if item.type in MEMORY)
+    with_memory = {holder for item in memory for holder in (item, item.parent) if holder}
     numas, sockets = (
         sorted({r.cores for r in regions if r.kind == kind}, key=idset.size)
         for kind in ("numa", "socket")
     )
 
     def place(key: str, device: Object) -> DeviceAt:
-        near = near_cores(device, cores_of) or cores_of(topology.root)
-        numa, socket = (
-            next((cores for cores in smallest_first if not near & ~cores), 0)
-            for smallest_first in (numas, sockets)
-        )
+        if near := cores_of(_attached(device)):
+            numa, socket = (
+                next((cores for cores in smallest_first if not near & ~cores), 0)
+                for smallest_first in (numas, sockets)
+            )
+        else:  # its CPUs may not be used, but other CPUs of its NUMA node or socket perhaps may
+            numa, socket = (
+                (cores_of(around) or -numbers[id(around)]) if around is not None else 0
+                for around in (_inside(device, with_memory), device.above("Package"))
+            )
         return DeviceAt(key, tuple(_bridges(device, numbers)), numa, socket)
 
     ids, matrices = _ids(gpus), list(filter(_usable, topology.distances))
@@ -73,11 +80,27 @@ def _tiles(gpus: Sequence[FoundGpu]) -> linking.Pairs:
     return dict.fromkeys(pairs, Wire("xelink", linking.TILES_GBPS))
 
 
-def _bridges(device: Object, numbers: dict[int, str]) -> Iterator[str]:
+def _attached(device: Object) -> Optional[Object]:
+    """The object that the bus of a device is attached to."""
+    here = device.parent
+    while here is not None and here.cpuset is None:
+        here = here.parent
+    return here
+
+
+def _inside(device: Object, holders: Container[Object]) -> Optional[Object]:
+    """The nearest of *holders* around a device."""
+    here = device.parent
+    while here is not None and here not in holders:
+        here = here.parent
+    return here
+
+
+def _bridges(device: Object, numbers: dict[int, int]) -> Iterator[str]:
     above = []
     here = device.parent
     while here is not None and here.type == "Bridge":
-        above.append(numbers[id(here)])
+        above.append(str(numbers[id(here)]))
         here = here.parent
     yield from reversed(above)
 

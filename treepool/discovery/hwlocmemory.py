@@ -11,7 +11,7 @@ from typing import Callable, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.discovery.hwlocxml import Object, Topology, bitmap, number
+from treepool.discovery.hwlocxml import MEMORY, Object, Topology, bitmap, number
 from treepool.discovery.machine import FarMemory, Gpu, Region, gib
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
@@ -123,9 +123,24 @@ def _denied(root: Object) -> list[Object]:
 
 def _useless(node: Object) -> str:
     """Why a NUMA node without cores that may be used is left out, or ""."""
-    if set(node.attributes.get("complete_cpuset", "")) - set("0x,"):
+    if set(node.attributes.get("complete_cpuset", "")) - set("0x,") or _has_lost_cpus(node):
         return "none of whose CPUs is online and allowed"
     return "" if _bytes(node) else "without CPUs and memory"
+
+
+def _has_lost_cpus(node: Object) -> bool:
+    """Whether a NUMA node without CPUs had some before hwloc was restricted to others.
+
+    It then is in a package or group that has none left, either. But a group in the machine that
+    holds nothing else is one that hwloc made for memory that never had CPUs.
+    """
+    here = node.parent
+    while here is not None and here.type in MEMORY:
+        here = here.parent
+    if here is None or here.parent is None or here.cpuset != 0:
+        return False
+    in_machine = here.type == "Group" and here.parent.parent is None
+    return not (in_machine and len(here.children) == 1)
 
 
 def _named_tier(node: Object) -> str:

@@ -32,6 +32,9 @@ MAX_INDEX = 1 << 16
 #: Most objects in a matrix of distances.
 MAX_MATRIX = 1024
 
+#: hwloc's types of memory: NUMA nodes, and the caches in front of them.
+MEMORY = ("NUMANode", "MemCache")
+
 _TYPES = {"Socket": "Package", "Node": "NUMANode"}
 
 

@@ -56,7 +56,8 @@ class DeviceAt:
     """Where a GPU or NIC is: its key, the bridges above it, and its NUMA node and socket.
 
     ``bridges`` are the caller's keys, outermost first; the first is the host bridge. ``numa`` and
-    ``socket`` are the bitmasks of their cores, 0 if not known.
+    ``socket`` are the bitmasks of their cores, the caller's negative numbers if they have none that
+    may be used, 0 if not known.
     """
 
     key: str
