@@ -58,6 +58,12 @@ def test_rounding_does_not_drop_a_nic_of_half_the_lanes():
     assert found == (Nic("mlx5_0", 1, "PIX"),)
 
 
+def test_an_rdma_port_of_unknown_speed_is_preferred_to_a_slow_nic():
+    """Linux knows no speed of a virtual function, as virtual machines have one."""
+    virtio = nic("eth0", 0, 0.25, "0200 [1af4:1041] [1af4:1100] 01")
+    assert nics(gpu(0, 0), nic("mlx5_0", 3, speed=0), virtio) == (Nic("mlx5_0", 1, "SYS"),)
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_port_that_is_down_is_not_preferred_however_fast(version):
     devices = [gpu(0, 0), nic("mlx5_0", 0, 63.0, state="1"), nic("mlx5_1", 3, 31.5, state="4")]

@@ -155,8 +155,8 @@ def _usable(matrix: Distances) -> bool:
 def _nics(root: Object) -> list[tuple[str, Object]]:
     """The NICs that jobs communicate through, best first, without those for console or service.
 
-    RDMA ports that are down are left out if others are up, then NICs that are less than half as
-    fast as the fastest, then NICs without RDMA if others have it.
+    RDMA ports that are down are left out if others are up, then NICs that are known to be less than
+    half as fast as the fastest, then NICs without RDMA if others have it.
     """
     found: list[tuple[Object, float, str, Object]] = []
     for device in root.walk():
@@ -170,7 +170,7 @@ def _nics(root: Object) -> list[tuple[str, Object]]:
         found = [nic for nic in found if _is_up(nic[0]) is not False]
     fastest = max((speed for _, speed, _, _ in found), default=0.0)
     # hwloc rounds: twice the speed of half the lanes may be a little less than that of all lanes.
-    kept = [nic for nic in found if 2.01 * nic[1] >= fastest]
+    kept = [nic for nic in found if 2.01 * nic[1] >= fastest or not nic[1]]
     kept = [nic for nic in kept if _is_rdma(nic[0])] or kept
     kept.sort(key=lambda nic: (-nic[1], nic[2]))
     return [(name, device) for _, _, name, device in kept]
