@@ -4,6 +4,8 @@ The machine of most tests has 2 packages of 2 NUMA nodes of 4 cores of 2 PUs: co
 PUs are the core's number, and 16 more.
 """
 
+import re
+
 import attrs
 import pytest
 
@@ -183,6 +185,34 @@ def test_memory_policies_name_the_numa_nodes_of_the_cores(cores, policy, option)
     here = machine()
     found = bind(Task(here, ids(cores)))
     assert numactl_option(here, found, policy) == option
+
+
+@pytest.mark.parametrize(
+    "memory, distances, cores, bind_option, preferred",
+    [
+        ([16, 0, 16, 0], {}, "0-3", "--membind=0", "--preferred=0"),
+        ([16, 0, 16, 0], {}, "0-15", "--membind=0,2", "--preferred=0"),
+        ([16, 0, 16, 0], {}, "2-7", "--membind=0", "--preferred=0"),
+        # None of the task's nodes has memory: those of its socket, else all others.
+        ([16, 0, 16, 0], {}, "12-15", "--membind=2", "--preferred=2"),
+        ([16, 16, 0, 0], {}, "12-15", "--membind=0-1", "--preferred=0"),
+        # As distances are known, the nearest.
+        ([16, 16, 0, 0], {(3, 0): 32, (3, 1): 22}, "12-15", "--membind=1", "--preferred=1"),
+        # hwloc knows the size of none.
+        ([0, 0, 0, 0], {}, "12-15", "--membind=3", "--preferred=3"),
+    ],
+)
+def test_memory_policies_name_numa_nodes_that_have_memory(
+    memory, distances, cores, bind_option, preferred
+):
+    """Linux refuses a policy with others, and the task would not start."""
+    sizes = iter(memory)
+    text = re.sub(r'(local_memory=")\d+', lambda m: f"{m[1]}{next(sizes) << 30}", Made().xml())
+    here = attrs.evolve(read_hwloc(text), distances=distances)
+    found = bind(Task(here, ids(cores)))
+    assert numactl_option(here, found, "bind") == bind_option
+    assert numactl_option(here, found, "interleave") == bind_option.replace("membind", "interleave")
+    assert numactl_option(here, found, "preferred") == preferred
 
 
 def test_numa_nodes_of_other_tiers_are_not_bound_to():

@@ -175,14 +175,16 @@ def nic_settings(machine: Machine, gpus: Sequence[int], names: Sequence[str]) ->
 def numactl_option(machine: Machine, binding: Binding, policy: str) -> str:
     """numactl's option for *policy*, one of MEMORY, with the NUMA nodes of the binding.
 
-    ``preferred`` names a single NUMA node: the one nearest to all cores if distances are known,
-    otherwise the one with the most cores. Raises InvalidHardware if the NUMA nodes of the machine
-    are not known.
+    Linux refuses NUMA nodes without memory, so they are left out; if none of the binding has any,
+    the nearest that have it are named. ``preferred`` names a single NUMA node: the one nearest to
+    all cores if distances are known, otherwise the one with the most cores. Raises InvalidHardware
+    if the NUMA nodes of the machine are not known.
     """
     if policy == "local":
         return "--localalloc"
     if not binding.numa:
         raise InvalidHardware(f"memory policy {policy}: the NUMA nodes of this node are not known")
+    nodes = _with_memory(machine, binding)
     if policy == "preferred":
         share = {
             node: idset.size(machine.numa_nodes[node] & binding.cores)
@@ -196,6 +198,26 @@ def numactl_option(machine: Machine, binding: Binding, policy: str) -> str:
                 for other, number in share.items()
             )
 
-        return f"--preferred={min(share, key=lambda node: (far(node), node))}"
+        return f"--preferred={min(nodes, key=lambda node: (far(node), node))}"
     word = {"interleave": "--interleave", "bind": "--membind"}[policy]
-    return f"{word}={idset.encode(binding.numa)}"
+    return f"{word}={idset.encode(idset.from_ids(nodes))}"
+
+
+def _with_memory(machine: Machine, binding: Binding) -> list[int]:
+    """The NUMA nodes of the binding that have memory; if none has, the nearest ones that have.
+
+    If distances are not known, those of the same socket are the nearest. If no size is known, all
+    NUMA nodes of the binding count.
+    """
+    have = {region.cores for region in machine.regions if region.kind == "numa" and region.memory}
+    usable = [node for node, cores in machine.numa_nodes.items() if cores in have]
+    own = list(idset.iterate(binding.numa))
+    sockets = sockets_of(machine, binding.cores)
+
+    def far(node: int) -> tuple[int, bool]:
+        nearest = min(machine.distances.get((here, node), MAX_DISTANCE) for here in own)
+        return nearest, not sockets & sockets_of(machine, machine.numa_nodes[node])
+
+    least = min(map(far, usable), default=None)
+    near = [node for node in usable if far(node) == least]
+    return [node for node in own if node in usable] or near or own
