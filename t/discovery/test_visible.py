@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treepool.discovery.machine import Gpu, Machine
+from treepool.discovery.task import Task
 from treepool.discovery.visible import (
     CONTAINED,
     CUDA,
@@ -13,6 +15,7 @@ from treepool.discovery.visible import (
     is_contained,
     seen,
     settings,
+    settings_of,
 )
 from treepool.errors import InvalidHardware
 
@@ -34,16 +37,16 @@ FOUR = 0b1111
     ],
 )
 def test_cuda_reads_a_list_up_to_the_first_invalid_id(text, gpus):
-    assert seen({CUDA: text}, False, FOUR) == gpus
+    assert seen({CUDA: text}, "nvidia", FOUR) == gpus
 
 
 def test_all_gpus_are_visible_if_no_variable_is_set():
-    assert seen({}, False, FOUR) is None
-    assert seen({}, True, FOUR) is None
+    assert seen({}, "nvidia", FOUR) is None
+    assert seen({}, "amd", FOUR) is None
 
 
 def test_any_number_may_be_a_gpu_if_the_gpus_of_the_node_are_not_known():
-    assert seen({CUDA: "6,7"}, False) == (6, 7)
+    assert seen({CUDA: "6,7"}, "nvidia") == (6, 7)
 
 
 @pytest.mark.parametrize(
@@ -51,15 +54,15 @@ def test_any_number_may_be_a_gpu_if_the_gpus_of_the_node_are_not_known():
 )
 def test_gpus_not_named_by_number_are_an_error(text):
     with pytest.raises(InvalidHardware, match="CUDA_VISIBLE_DEVICES does not name GPUs by number"):
-        seen({CUDA: text}, False, FOUR)
+        seen({CUDA: text}, "nvidia", FOUR)
 
 
 def test_very_long_lists_are_cut():
-    assert len(seen({CUDA: ",".join(map(str, range(100_000)))}, False)) == 1024
+    assert len(seen({CUDA: ",".join(map(str, range(100_000)))}, "nvidia")) == 1024
 
 
 def test_cuda_ignores_the_variables_of_amd():
-    assert seen({CUDA: "1", ROCR: "2", HIP: "3"}, False, FOUR) == (1,)
+    assert seen({CUDA: "1", ROCR: "2", HIP: "3"}, "nvidia", FOUR) == (1,)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_cuda_ignores_the_variables_of_amd():
     ],
 )
 def test_the_second_filter_of_rocm_numbers_the_gpus_that_pass_the_first(environment, gpus):
-    assert seen(environment, True, FOUR) == gpus
+    assert seen(environment, "amd", FOUR) == gpus
 
 
 @pytest.mark.parametrize(
@@ -93,12 +96,12 @@ def test_the_second_filter_of_rocm_numbers_the_gpus_that_pass_the_first(environm
 )
 def test_a_job_that_is_contained_numbers_its_own_gpus_from_zero(environment, gpus):
     names = {2: "MIG-a", 5: "MIG-b", 7: "MIG-c"}
-    assert seen(environment, False, 0xFF, names, (2, 5, 7)) == gpus
+    assert seen(environment, "nvidia", 0xFF, names, (2, 5, 7)) == gpus
 
 
 def test_of_amds_gpus_both_filters_number_those_of_a_contained_job():
-    assert seen({ROCR: "2,1", CUDA: "1"}, True, 0xFF, {}, (2, 5, 7)) == (5,)
-    assert settings((7, 5), True, {}, {}, (2, 5, 7)) == {
+    assert seen({ROCR: "2,1", CUDA: "1"}, "amd", 0xFF, {}, (2, 5, 7)) == (5,)
+    assert settings((7, 5), "amd", {}, {}, (2, 5, 7)) == {
         ROCR: "2,1",
         CUDA: "0,1",
         ORDER: "PCI_BUS_ID",
@@ -106,7 +109,7 @@ def test_of_amds_gpus_both_filters_number_those_of_a_contained_job():
 
 
 def test_a_contained_job_without_gpus_sees_none():
-    assert seen({}, False, 0xFF, {}, ()) == seen({CUDA: "0"}, False, 0xFF, {}, ()) == ()
+    assert seen({}, "nvidia", 0xFF, {}, ()) == seen({CUDA: "0"}, "nvidia", 0xFF, {}, ()) == ()
 
 
 @pytest.mark.parametrize(
@@ -118,28 +121,46 @@ def test_flux_says_whether_a_job_is_contained(value, contained):
 
 def test_what_a_program_of_a_contained_job_is_set_is_what_it_sees():
     for gpus in ((5,), (7, 2), (2, 5, 7)):
-        for amd in (False, True):
-            made = settings(gpus, amd, {}, {}, (2, 5, 7))
-            assert seen(made, amd, 0xFF, {}, (2, 5, 7)) == gpus
+        for vendor in ("nvidia", "amd"):
+            made = settings(gpus, vendor, {}, {}, (2, 5, 7))
+            assert seen(made, vendor, 0xFF, {}, (2, 5, 7)) == gpus
 
 
 def test_a_job_without_gpus_sees_none():
-    assert settings((), False, {}) == {CUDA: "-1", ORDER: "PCI_BUS_ID"}
+    assert settings((), "nvidia", {}) == {CUDA: "-1", ORDER: "PCI_BUS_ID"}
 
 
 def test_an_order_that_is_set_stays():
-    assert settings((1,), False, {ORDER: "FASTEST_FIRST"})[ORDER] == "FASTEST_FIRST"
+    assert settings((1,), "nvidia", {ORDER: "FASTEST_FIRST"})[ORDER] == "FASTEST_FIRST"
 
 
 @given(
     st.permutations(range(4)),
     st.integers(0, 4),
-    st.booleans(),
+    st.sampled_from(["nvidia", "amd"]),
     st.dictionaries(st.sampled_from([CUDA, HIP, ROCR]), st.sampled_from(["", "0", "3,1", "-1"])),
 )
-def test_what_is_set_is_what_is_seen(order, count, amd, environment):
+def test_what_is_set_is_what_is_seen(order, count, vendor, environment):
     gpus = tuple(order[:count])
-    assert seen({**environment, **settings(gpus, amd, environment)}, amd, FOUR) == gpus
+    assert seen({**environment, **settings(gpus, vendor, environment)}, vendor, FOUR) == gpus
+
+
+# -- GPUs of several vendors
+
+
+@pytest.mark.parametrize(
+    "before",
+    [[Gpu(0, "nvidia"), Gpu(1, "nvidia")], [Gpu(1, "nvidia")], [Gpu(0), Gpu(1, "nvidia")]],
+)
+def test_gpus_are_not_counted_where_some_before_them_are_not_known(before):
+    """As in a job in a job, whose broker may know only the GPUs near its cores."""
+    gpus = (*before, Gpu(2, "amd"), Gpu(3, "amd"))
+    task = Task(Machine("n0", 1, gpus=gpus), 1, 0b1100, node_gpus=sum(1 << g.id for g in gpus))
+    if all(gpu.vendor for gpu in gpus) and len(gpus) == 4:
+        assert settings_of(task, (2, 3), {})[ROCR] == "0,1"
+    else:
+        with pytest.raises(InvalidHardware, match="are of several vendors, and some are not known"):
+            settings_of(task, (2, 3), {})
 
 
 # -- MIG instances
@@ -148,8 +169,8 @@ UUIDS = {0: "MIG-c6d41", 1: "MIG-0f1aa", 2: "GPU-7b9cd"}
 
 
 def test_instances_are_set_by_uuid_and_read_by_number():
-    assert seen({"CUDA_VISIBLE_DEVICES": "1"}, False, 0b111, UUIDS) == (1,)
-    assert settings([1, 2], False, {}, UUIDS)["CUDA_VISIBLE_DEVICES"] == "MIG-0f1aa,GPU-7b9cd"
+    assert seen({"CUDA_VISIBLE_DEVICES": "1"}, "nvidia", 0b111, UUIDS) == (1,)
+    assert settings([1, 2], "nvidia", {}, UUIDS)["CUDA_VISIBLE_DEVICES"] == "MIG-0f1aa,GPU-7b9cd"
 
 
 @pytest.mark.parametrize(
@@ -163,10 +184,10 @@ def test_instances_are_set_by_uuid_and_read_by_number():
     ],
 )
 def test_gpus_may_be_given_by_uuid_if_the_uuids_are_known(value, ids):
-    assert seen({"CUDA_VISIBLE_DEVICES": value}, False, 0b111, UUIDS) == ids
+    assert seen({"CUDA_VISIBLE_DEVICES": value}, "nvidia", 0b111, UUIDS) == ids
 
 
 @pytest.mark.parametrize("value", ["MIG-", "MIG-5", "GPU"])
 def test_a_uuid_of_none_or_several_gpus_is_refused(value):
     with pytest.raises(InvalidHardware, match="does not name GPUs by number"):
-        seen({"CUDA_VISIBLE_DEVICES": value}, False, 0b111, UUIDS)
+        seen({"CUDA_VISIBLE_DEVICES": value}, "nvidia", 0b111, UUIDS)

@@ -547,6 +547,6 @@ def _fabric_problems(found):
 
 @target(InvalidHardware, seeds=["0,1,2", "GPU-5a3", "-1", ""])
 def _visible(data):
-    for ours in (False, True):
-        for name in (visible.CUDA, visible.HIP, visible.ROCR):
-            visible.seen({name: _text(data)}, ours, 0xFF, {0: "GPU-5a3", 1: "MIG-0"})
+    for vendor, filters in visible.READ.items():
+        for name in sum(filters, ()):
+            visible.seen({name: _text(data)}, vendor, 0xFF, {0: "GPU-5a3", 1: "MIG-0"})

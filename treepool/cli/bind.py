@@ -29,9 +29,8 @@ from typing import Iterator, Mapping, NoReturn, Optional, Sequence
 from treepool.cli import here, progressbar
 from treepool.cli.here import Here
 from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json, printable
-from treepool.discovery import binding
+from treepool.discovery import binding, visible
 from treepool.discovery.binding import Binding
-from treepool.discovery.visible import settings, uuids_of
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 
@@ -86,10 +85,10 @@ def run(arguments: Namespace) -> int:
         raise Stop("a COMMAND is needed (see treepool bind --help)", USAGE)
     environment = dict(os.environ)
     place = here.find(arguments, environment)
-    bound, changes, note = _bound(place, arguments, environment)
+    bound, told, notes = _bound(place, arguments, environment)
     try:
         nics = binding.nic_settings(place.task.machine, bound.gpus, arguments.env)
-        changes = {**changes, **nics}
+        changes = {**(told or {}), **nics}
         prefix = _numactl(place, bound, arguments.memory, environment)
     except InvalidHardware as e:
         raise Stop(str(e)) from None
@@ -99,19 +98,20 @@ def run(arguments: Namespace) -> int:
             "cores": idset.encode(bound.cores),
             "pus": idset.encode(bound.pus),
             "numa": idset.encode(bound.numa),
-            "gpus": None if note else list(bound.gpus),
+            "gpus": None if told is None else list(bound.gpus),
             "environment": dict(changes),
             "memory": arguments.memory,
             "command": [*prefix, *program],
-            "notes": [note] if note else [],
+            "notes": notes,
         }
         out_json(fact)
         return DONE
     if arguments.print:
-        for line in _facts(place, bound, changes, note, arguments.memory, [*prefix, *program]):
+        policy, command = arguments.memory, [*prefix, *program]
+        for line in _facts(place, bound, told is not None, changes, notes, policy, command):
             out(printable(line))
         return DONE
-    if note:
+    for note in notes:
         complain("treepool bind", f"warning: {note}")
     _find_program(program[0], environment)
     _pin(bound)
@@ -120,19 +120,25 @@ def run(arguments: Namespace) -> int:
 
 def _bound(
     place: Here, arguments: Namespace, environment: Mapping[str, str]
-) -> tuple[Binding, Mapping[str, str], str]:
-    """The binding, the variables to set for it, and a note on what stays unchanged."""
-    task, affinity, allowed, visible = place.task, 0, 0, None
-    if arguments.xml is None:  # otherwise the affinity of this process is that of another machine
+) -> tuple[Binding, Optional[Mapping[str, str]], list[str]]:
+    """The binding, the variables that tell its GPUs, and notes on what stays unchanged.
+
+    The variables are None if GPUs are left as they are.
+    """
+    task, affinity, allowed, given = place.task, 0, 0, None
+    own = arguments.xml is None  # otherwise this process and its affinity are of another machine
+    if own:
         affinity, allowed = idset.from_ids(os.sched_getaffinity(0)), here.allowed_pus()
-        try:
-            visible = here.visible(task, environment)
-        except InvalidHardware as e:
-            unchanged = binding.bind(task, affinity, allowed=allowed)
-            return unchanged, {}, f"{e}: GPUs are left as they are"
-    bound = binding.bind(task, affinity, visible, arguments.gpus, allowed)
-    amd, uuids = here.is_amd(task, environment), uuids_of(task.machine)
-    return bound, settings(bound.gpus, amd, environment, uuids, task.contained), ""
+    try:
+        if own:
+            given = visible.seen_by(task, environment)
+        bound = binding.bind(task, affinity, given, arguments.gpus, allowed)
+        told = visible.settings_of(task, bound.gpus, environment)
+        notes = [*visible.notes(task, idset.from_ids(bound.gpus), environment)]
+    except InvalidHardware as e:
+        unchanged = binding.bind(task, affinity, allowed=allowed)
+        return unchanged, None, [f"{e}: GPUs are left as they are"]
+    return bound, told, notes
 
 
 def _variables(text: str) -> list[str]:
@@ -159,8 +165,9 @@ def _numactl(
 def _facts(
     place: Here,
     bound: Binding,
+    gpus_told: bool,
     changes: Mapping[str, str],
-    note: str,
+    notes: Sequence[str],
     policy: Optional[str],
     command: Sequence[str],
 ) -> Iterator[str]:
@@ -171,11 +178,11 @@ def _facts(
     yield f"cores: {idset.encode(bound.cores)} of the job's {idset.encode(task.cores)}"
     yield f"PUs: {idset.encode(bound.pus)}"
     yield f"NUMA nodes: {idset.encode(bound.numa) or 'unknown'}"
-    if note:
-        yield f"GPUs: as they are: {note}"
-    else:
+    if gpus_told:
         mine = " ".join(map(str, bound.gpus)) or "none"
         yield f"GPUs: {mine} of the job's {idset.encode(task.gpus) or 'none'}"
+    for note in notes:
+        yield f"note: {note}" if gpus_told else f"GPUs: as they are: {note}"
     for name, value in sorted(changes.items()):
         yield f"{name}={value}"
     if policy is None:

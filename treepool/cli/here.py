@@ -13,7 +13,7 @@ from treepool.cli import files, instance
 from treepool.cli.screen import USAGE, Stop
 from treepool.discovery.machine import Machine
 from treepool.discovery.task import MAX_TASKS, Task, has_instances, task_of, with_ids_of_node
-from treepool.discovery.visible import ROCR, is_contained, seen, uuids_of
+from treepool.discovery.visible import is_contained
 from treepool.errors import InvalidHardware, InvalidInput
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
@@ -83,19 +83,6 @@ def find(arguments: Namespace, environment: Mapping[str, str]) -> Here:
         return _from_flux(arguments, environment)
     except InvalidInput as e:
         raise Stop(str(e)) from None
-
-
-def is_amd(task: Task, environment: Mapping[str, str]) -> bool:
-    """Whether the GPUs of the task's job are AMD's; their libraries read different variables."""
-    mine = [gpu for gpu in task.machine.gpus if task.gpus >> gpu.id & 1] or task.machine.gpus
-    vendors = {gpu.vendor for gpu in mine if gpu.vendor}
-    return vendors == {"amd"} if vendors else ROCR in environment
-
-
-def visible(task: Task, environment: Mapping[str, str]) -> Optional[tuple[int, ...]]:
-    """The GPUs that a program of *task* sees with this *environment*, see ``visible.seen``."""
-    amd, uuids = is_amd(task, environment), uuids_of(task.machine)
-    return seen(environment, amd, task.node_gpus, uuids, task.contained)
 
 
 def _from_flux(arguments: Namespace, environment: Mapping[str, str]) -> Here:

@@ -26,8 +26,7 @@ from typing import Mapping, Optional
 from treepool.cli import here
 from treepool.cli.here import Here
 from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json, printable
-from treepool.discovery import alignment, binding
-from treepool.discovery.visible import BY_BUS, ORDER
+from treepool.discovery import alignment, binding, visible
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 
@@ -48,24 +47,22 @@ def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     environment = os.environ if arguments.pid is None else _environment(arguments.pid)
     place = here.find(arguments, environment)
-    task, notes = place.task, []
-    amd = here.is_amd(task, environment)
+    task = place.task
     affinity = _affinity(arguments.pid)
-    visible, known = None, True
+    gpus, known = None, True
     try:
-        visible = here.visible(task, environment)
+        gpus = visible.seen_by(task, environment)
+        notes = [*visible.notes(task, task.gpus, environment)]
+        notes += visible.unordered(task, environment)
     except InvalidHardware as e:
-        known = False
-        notes.append(f"{e}: GPUs were not compared")
-    if known and task.gpus and not amd and environment.get(ORDER) != BY_BUS:
-        notes.append(f"{ORDER} is not {BY_BUS}: GPU numbers may mean other GPUs")
-    found = alignment.check(task, affinity, visible, known)
+        known, notes = False, [f"{e}: GPUs were not compared"]
+    found = alignment.check(task, affinity, gpus, known)
     if arguments.json:
         fact = {
             **here.about(place),
             "aligned": not found,
             "cores": idset.encode(binding.cores_of(task.machine, affinity)),
-            "gpus": None if visible is None else list(visible),
+            "gpus": None if gpus is None else list(gpus),
             "reasons": [{"kind": one.kind, "message": one.message} for one in found],
             "notes": notes,
         }

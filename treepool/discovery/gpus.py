@@ -23,6 +23,7 @@ from typing import Iterator, Sequence
 import attrs
 
 from treepool.discovery.hwlocxml import Object, number
+from treepool.discovery.machine import TILE
 
 #: Ways to number GPUs.
 GPU_INDEX = ("vendor", "pci", "hwloc")
@@ -166,7 +167,7 @@ def _gpus_of(device: Object, parts: Sequence[Object]) -> Iterator[FoundGpu]:
 def _profile(vendor: str, parts: int) -> str:
     """The profile of one of *parts* partitions of a GPU."""
     if vendor == "intel":
-        return "tile"
+        return TILE
     return _PARTITIONS.get(parts, "") if vendor == "amd" else f"{parts}-part"
 
 

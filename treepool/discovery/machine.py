@@ -28,6 +28,9 @@ _SUPERCHIP = re.compile(r"\b(MI300A|GH200|GB200|GB300|GB10)\b", re.ASCII | re.IG
 #: The prefix of the profile of a MIG instance, and of the locality that holds such instances.
 MIG = "mig-"
 
+#: The profile of a tile of Intel's GPUs.
+TILE = "tile"
+
 #: GB/s per direction of NVLink-C2C between a CPU and a GPU, by the model (NVIDIA's white papers).
 _C2C = (
     (re.compile(r"\b(GH200|GB200|GB300)\b", re.ASCII | re.IGNORECASE), 450.0),
