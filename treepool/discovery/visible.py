@@ -10,8 +10,8 @@ HIP_VISIBLE_DEVICES (CUDA_VISIBLE_DEVICES if that is unset) numbers the GPUs tha
 filter. On AMD's GPUs the same list in both variables would therefore hide GPUs.
 
 Level Zero (Intel) reads a mask, so its GPUs stay in their order, and an empty mask hides nothing.
-Each tile is a device with a number where ZE_FLAT_DEVICE_HIERARCHY is FLAT; where it is COMPOSITE,
-the mask names a device (all its tiles) or DEVICE.TILE.
+Each tile is a device with a number where ZE_FLAT_DEVICE_HIERARCHY is FLAT, and each GPU where it is
+COMPOSITE.
 
 Where a job is *contained*, its programs see no GPUs but its own, and all these variables number
 them from zero in the order of their ids in R. flux-core says so by CONTAINED (PR 7806).
@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from typing import Iterator, Mapping, Optional, Sequence
 
-from treepool.discovery.machine import MIG, TILE, Gpu
+from treepool.discovery.machine import MIG, TILE
 from treepool.discovery.task import Task
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
@@ -43,7 +43,7 @@ HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
 READ = {"nvidia": ((CUDA,),), "amd": ((ROCR,), (HIP, CUDA)), "intel": ((MASK,),)}
 
 #: What must be set beside a variable, so that its numbers are those of R.
-BESIDE = {CUDA: {ORDER: BY_BUS}, MASK: {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1", HIERARCHY: "FLAT"}}
+BESIDE = {CUDA: {ORDER: BY_BUS}, MASK: {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1"}}
 
 #: The variables that hide nothing if they are empty. CUDA and ROCR then hide all GPUs.
 _UNSET_IF_EMPTY = (HIP, MASK)
@@ -55,7 +55,6 @@ CONTAINED = "FLUX_EXEC_CONSTRAINED_RESOURCES"
 _MAX_LISTED = 1024
 
 _NUMBER = re.compile(r"\s*([+-]?)(\d{1,9})\s*", re.ASCII)
-_MASKED = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
 def is_contained(environment: Mapping[str, str]) -> bool:
@@ -136,41 +135,20 @@ def _listed(
 ) -> Optional[tuple[int, ...]]:
     """The numbers in the first of *variables* that is set, None if they hide nothing.
 
-    A list ends at the first number that is not in *valid* (bitmask; 0 allows any).
+    A list ends at the first number that is not in *valid* (bitmask; 0 allows any). CUDA takes as
+    much of a UUID as is unique.
     """
     name = next((n for n in variables if environment.get(n)), variables[0])
     text = environment.get(name)
     if text is None or (not text and name in _UNSET_IF_EMPTY):
         return None
-    words = [w.strip() for w in text.split(",", _MAX_LISTED)[:_MAX_LISTED]] if text.strip() else []
-    return (_masked if name == MASK else _in_order)(name, words, valid, names)
-
-
-def _masked(
-    name: str, words: Sequence[str], valid: int, names: Mapping[int, str]
-) -> tuple[int, ...]:
-    """The numbers that a mask has; others mean nothing. A device means all its tiles."""
-    for word in words:
-        if not _MASKED.fullmatch(word):
-            raise _unreadable(name, word)
-    every = idset.iterate(valid) if valid else range(_MAX_LISTED)
-    named = ((number, names.get(number, str(number))) for number in every)
-    return tuple(n for n, word in named if word in words or word.split(".")[0] in words)
-
-
-def _in_order(
-    name: str, words: Sequence[str], valid: int, names: Mapping[int, str]
-) -> tuple[int, ...]:
-    """The numbers in a list up to the first that is not in *valid*.
-
-    CUDA takes as much of a UUID as is unique.
-    """
     found: list[int] = []
-    for word in words:
+    for word in text.split(",", _MAX_LISTED)[:_MAX_LISTED] if text.strip() else ():
+        word = word.strip()
         named = [gpu for gpu, uuid in names.items() if len(word) > 4 and uuid.startswith(word)]
         match = _NUMBER.fullmatch(word if len(named) != 1 else str(named[0]))
         if match is None:
-            raise _unreadable(name, word)
+            raise InvalidHardware(f"{name} does not name GPUs by number: {quoted(word)}")
         number = int(match[2])
         # Such large numbers are not GPUs, and would make bitmasks of unlimited size.
         if match[1] == "-" or number >= _MAX_LISTED or (valid and not valid >> number & 1):
@@ -181,10 +159,6 @@ def _in_order(
     return tuple(found)
 
 
-def _unreadable(name: str, word: str) -> InvalidHardware:
-    return InvalidHardware(f"{name} does not name GPUs by number: {quoted(word)}")
-
-
 # -- a task, whose node may have GPUs of several vendors
 
 
@@ -192,20 +166,16 @@ def seen_by(task: Task, environment: Mapping[str, str]) -> Optional[tuple[int, .
     """The GPUs that a program of *task* sees with this *environment*; None for all of the node.
 
     Without the GPUs of others that no variable can hide, see ``notes``. Raises InvalidHardware as
-    ``seen`` does, and if the number of a GPU among those of its vendor is not known.
+    ``seen`` does, and if the variables cannot mean the GPUs of R.
     """
-    numbers = _numbers(task, environment)
     found: list[int] = []
-    for vendor, numbered in numbers.items():
-        if not _hides(vendor) and not _of(task.gpus, numbered):
-            one: Optional[Sequence[int]] = ()
-        else:
-            names = _names(task, vendor, environment)
-            one = seen(environment, vendor, task.node_gpus, names, numbered)
-        if one is None:
-            return None
-        found += one
-    return (*found, *idset.iterate(_strangers(numbers, task.gpus)))
+    for vendor, numbered in _numbers(task, environment).items():
+        if _hides(vendor) or _of(task.gpus, numbered):
+            one = seen(environment, vendor, task.node_gpus, _uuids(task, vendor), numbered)
+            if one is None:
+                return None
+            found += one
+    return tuple(found)
 
 
 def settings_of(
@@ -213,42 +183,34 @@ def settings_of(
 ) -> Mapping[str, str]:
     """The variables with which a program of *task* sees only *gpus* (ids), in this order.
 
-    Raises InvalidHardware if the number of a GPU among those of its vendor is not known.
+    Raises InvalidHardware if they cannot mean the GPUs of R.
     """
     numbers = _numbers(task, environment)
-    environment = {**environment, HIERARCHY: _hierarchy(task, environment)}
     made: dict[str, str] = {}
     for vendor, numbered in numbers.items():
         mine = [gpu for gpu in gpus if numbered is None or gpu in numbered]
-        names = _names(task, vendor, environment)
-        alone = len(numbers) == 1
-        made.update(settings(mine, vendor, environment, names, numbered, alone))
-    return made
+        uuids, alone = _uuids(task, vendor), len(numbers) == 1
+        made.update(settings(mine, vendor, environment, uuids, numbered, alone))
+    return {**made, HIERARCHY: _hierarchy(task)} if MASK in made else made
 
 
 def notes(task: Task, gpus: int, environment: Mapping[str, str]) -> Iterator[str]:
     """What no variable can do for a program of *task* that is to see only *gpus* (bitmask)."""
-    numbers = _numbers(task, environment)
     there_are = task.gpus
     if task.contained is None:
         there_are |= idset.from_ids(gpu.id for gpu in task.machine.gpus)
-    for vendor, numbered in numbers.items():
+    for vendor, numbered in _numbers(task, environment).items():
         there = _of(there_are, numbered)
         if there and not gpus & there and not _hides(vendor):
             yield f"GPUs {shown_ids(there)} stay visible: {MASK} cannot hide all GPUs"
-    strangers = _strangers(numbers, there_are)
-    if strangers:
-        whose = f"GPUs {shown_ids(strangers)} stay as they are"
-        yield f"{whose}: no variable of their vendor is known"
 
 
 def unordered(task: Task, environment: Mapping[str, str]) -> Iterator[str]:
     """What *environment* lacks for the numbers of the task's GPUs to be those of R."""
-    settled = {HIERARCHY: _hierarchy(task, environment)}
     for vendor, numbered in _numbers(task, environment).items():
-        beside = BESIDE.get(READ[vendor][0][0], {}) if _of(task.gpus, numbered) else {}
-        for name, value in beside.items():
-            value = settled.get(name, value)
+        name = READ[vendor][0][0]
+        beside = {**BESIDE.get(name, {}), **({HIERARCHY: _hierarchy(task)} if name == MASK else {})}
+        for name, value in beside.items() if _of(task.gpus, numbered) else ():
             if environment.get(name) != value:
                 yield f"{name} is not {value}: GPU numbers may mean other GPUs"
 
@@ -256,37 +218,28 @@ def unordered(task: Task, environment: Mapping[str, str]) -> Iterator[str]:
 def _numbers(task: Task, environment: Mapping[str, str]) -> Mapping[str, Optional[tuple[int, ...]]]:
     """The vendors of the node's GPUs, and the GPUs that the library of each numbers from zero.
 
-    None for those whose numbers are their ids, as on a node with GPUs of one vendor.
+    None for those whose numbers are their ids, as on a node with GPUs of one vendor. GPUs that only
+    R's key knows are taken to be of that vendor. Raises InvalidHardware if GPUs could be mistaken.
     """
-    gpus = task.machine.gpus
+    gpus = [gpu for gpu in task.machine.gpus if gpu.vendor or gpu.pci or gpu.model]
     vendors = [vendor for vendor in READ if any(gpu.vendor == vendor for gpu in gpus)]
     if not vendors:
         return {"amd" if ROCR in environment else "nvidia": task.contained}
-    if len(vendors) == 1 and all(gpu.vendor or not _is_known(gpu) for gpu in gpus):
+    if "intel" in vendors and environment.get(HIERARCHY, "") not in ("", _hierarchy(task)):
+        raise InvalidHardware(f"{HIERARCHY} is not {_hierarchy(task)}, by which R counts GPUs")
+    if len(vendors) == 1 and all(gpu.vendor in vendors for gpu in gpus):
         return {vendors[0]: task.contained}
-    numbered = _all_known(task, "are of several vendors")
+    known = idset.from_ids(gpu.id for gpu in gpus if gpu.vendor in vendors)
+    if task.contained is not None:
+        known &= task.gpus
+    elif not task.node_gpus or known & (known + 1):
+        known = 0
+    if task.gpus & ~known:
+        raise InvalidHardware("the node's GPUs are of several vendors, and some are not known")
     return {
-        vendor: tuple(gpu.id for gpu in gpus if gpu.vendor == vendor and numbered >> gpu.id & 1)
+        vendor: tuple(gpu.id for gpu in gpus if gpu.vendor == vendor and known >> gpu.id & 1)
         for vendor in vendors
     }
-
-
-def _all_known(task: Task, why: str) -> int:
-    """The GPUs that the libraries number (bitmask).
-
-    Raises InvalidHardware, with *why* it matters, if the numbers could be those of other GPUs.
-    """
-    if task.contained is not None:
-        return task.gpus
-    known = idset.from_ids(gpu.id for gpu in task.machine.gpus if _is_known(gpu))
-    if not task.node_gpus or known & (known + 1) or task.gpus & ~known:
-        raise InvalidHardware(f"the node's GPUs {why}, and some are not known")
-    return known
-
-
-def _is_known(gpu: Gpu) -> bool:
-    """Whether hwloc knows the GPU, and not only the key of R."""
-    return bool(gpu.vendor or gpu.pci or gpu.model)
 
 
 def _of(gpus: int, numbered: Optional[Sequence[int]]) -> int:
@@ -294,38 +247,16 @@ def _of(gpus: int, numbered: Optional[Sequence[int]]) -> int:
     return gpus if numbered is None else gpus & idset.from_ids(numbered)
 
 
-def _strangers(numbers: Mapping[str, Optional[Sequence[int]]], gpus: int) -> int:
-    """Those of *gpus* (bitmask) that no library numbers."""
-    for numbered in numbers.values():
-        gpus &= ~_of(gpus, numbered)
-    return gpus
-
-
-def _hierarchy(task: Task, environment: Mapping[str, str]) -> str:
-    """The value of HIERARCHY with which Level Zero's devices are the GPUs of R, or the one chosen.
+def _hierarchy(task: Task) -> str:
+    """The value of HIERARCHY with which Level Zero's devices are the GPUs of R.
 
     GPUs without tiles are whole devices, also where hwloc cannot tell how many tiles they have.
     """
-    tiles = any(gpu.profile == TILE for gpu in task.machine.gpus)
-    return environment.get(HIERARCHY) or ("FLAT" if tiles else "COMPOSITE")
+    return "FLAT" if any(gpu.profile == TILE for gpu in task.machine.gpus) else "COMPOSITE"
 
 
-def _names(task: Task, vendor: str, environment: Mapping[str, str]) -> Mapping[int, str]:
-    """The words other than numbers that mean the GPUs of the *vendor*: UUIDs, or tiles."""
+def _uuids(task: Task, vendor: str) -> Mapping[int, str]:
+    """The UUIDs of the GPUs if the *vendor*'s library needs them, otherwise {}."""
     gpus = task.machine.gpus
-    if vendor == "nvidia":
-        divided = any(gpu.profile.startswith(MIG) for gpu in gpus)
-        return {gpu.id: gpu.uuid for gpu in gpus if gpu.uuid} if divided else {}
-    if vendor != "intel" or environment.get(HIERARCHY) != "COMPOSITE":
-        return {}
-    tiles_of: dict[str, list[int]] = {}
-    for gpu in gpus:
-        if gpu.profile == TILE:
-            tiles_of.setdefault(gpu.pci, []).append(gpu.id)
-    numbered = _all_known(task, "have tiles") if tiles_of else 0
-    devices = [tiles for tiles in tiles_of.values() if idset.from_ids(tiles) & numbered]
-    return {
-        tile: f"{number}.{part}"
-        for number, tiles in enumerate(devices)
-        for part, tile in enumerate(tiles)
-    }
+    divided = vendor == "nvidia" and any(gpu.profile.startswith(MIG) for gpu in gpus)
+    return {gpu.id: gpu.uuid for gpu in gpus if gpu.uuid} if divided else {}
