@@ -13,7 +13,13 @@ from depth import some
 from hwlocfile import Device, Made
 from treepool.discovery.binding import bind, distance, nic_settings, numactl_option
 from treepool.discovery.hwloc import read_hwloc
-from treepool.discovery.task import Task, has_instances, task_of, with_ids_of_node
+from treepool.discovery.task import (
+    Task,
+    has_instances,
+    has_renumbered_gpus,
+    task_of,
+    with_ids_of_node,
+)
 from treepool.errors import InvalidHardware, InvalidInput, InvalidR
 from treepool.rfc import idset
 from treepool.rfc.links import Links, Nic, digest
@@ -315,6 +321,20 @@ def test_the_key_says_which_gpus_a_contained_subinstance_counts_from_zero():
             task = task_of(R("0-3", "0-1", scheduling=told), 0, node, instance_cores=8)
             assert idset.encode(task.cores) == cores
             assert bind(task).gpus[0] == first
+
+
+def test_in_a_contained_subinstance_the_bus_has_the_ids_that_the_key_gives():
+    # A device cgroup leaves NVML the job's GPUs 1 and 3 of the node, and it counts from zero.
+    told_ids = {**key("8-11")["allocated"][0], "gpus": "1,3"}
+    told = R("0-3", "0-1", scheduling={**key("8-11"), "allocated": [told_ids]})
+    devices = [
+        Device(CROSSED[i].pci, CROSSED[i].numa, backends=[(f"nvml{n}", "NVML")])
+        for n, i in enumerate((1, 3))
+    ]
+    buses = [device.pci for device in CROSSED]
+    node = with_ids_of_node(machine(devices), buses, has_renumbered_gpus(told, 0))
+    assert bind(task_of(told, 0, node, instance_cores=8)).gpus == (0, 1)
+    assert not has_renumbered_gpus(R("0-3", "0-1", scheduling=key("8-11")), 0)
 
 
 def test_the_machine_overrides_the_key_about_cores_near_a_gpu():

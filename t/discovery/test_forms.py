@@ -217,6 +217,20 @@ def test_memory_that_hwloc_holds_in_a_group_of_its_own_is_of_the_gpus():
     assert [far.memory >> 30 for far in read_hwloc(inside).far_memory] == [96, 96]
 
 
+def test_fast_memory_in_a_group_of_its_own_is_not_that_of_cpus_that_were_taken_away():
+    """hwloc's form of a KNL node of hwloc 1 (its 64intel64-fakeKNL-SNC4-hybrid.v1tov2.xml)."""
+    text = Made(numas=1, extra_memory=[(0, 8, "MCDRAM"), (1, 8, "MCDRAM")]).xml()
+    node = r'<object type="NUMANode" [^>]*(os_index[^>]*"MCDRAM"[^>]*)>\n</object>\n'
+    empty = 'cpuset="0x0" complete_cpuset="0x0"'
+    group = rf'<object type="Group" {empty}>\n<object type="NUMANode" {empty} \1>\n</object>'
+    inside, count = re.subn(node, f"{group}</object>\n", text)
+    assert count == 2
+    assert [(far.tier, far.memory >> 30) for far in read_hwloc(inside).far_memory] == [
+        ("hbm", 8),
+        ("hbm", 8),
+    ]
+
+
 def test_a_gpu_whose_chip_is_called_like_a_superchip_does_not_share_memory():
     model = {"GPUModel": "GB202 [GeForce RTX 5090]"}
     made = Made(devices=[Device("0000:01:00.0", 0, backends=[("nvml0", "NVML")], infos=model)])

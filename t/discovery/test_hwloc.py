@@ -351,6 +351,32 @@ def test_amd_gpus_that_opencl_shows_all_at_one_device_count_each(backends):
     assert found == {("0000:10:1c.0", 0xF000, "amd", ""), ("0000:a0:1c.0", 0xF, "amd", "")}
 
 
+@pytest.mark.parametrize(
+    ("kind", "backend", "parts"),
+    [
+        (AMD, "RSMI", ["rsmi0", "rsmi1"]),
+        ("0380 [8086:0bd5] [8086:0000] 2f", "LevelZero", ["ze0", "ze0.0", "ze0.1"]),
+    ],
+)
+def test_parts_of_the_only_gpu_that_a_backend_may_see_stay_in_it(kind, backend, parts):
+    seen = Device("0000:10:00.0", 0, kind, [(part, backend) for part in parts])
+    made = Made(devices=[seen, Device("0000:90:00.0", 3, kind)])
+    found = [(gpu.pci, gpu.cores) for gpu in read_hwloc(made.xml()).gpus]
+    assert found == [("0000:10:00.0", 0xF)] * 2
+
+
+def test_gpus_that_only_another_platform_or_backend_shows_count():
+    platforms = [
+        Device(f"0000:{n}0:00.0", 0, "0380 [8086:56c0] [8086:0000] 08", [(name, "OpenCL")])
+        for n, name in enumerate(("opencl0d0", "opencl1d0", "opencl1d1"), 1)
+    ]
+    assert len(read_hwloc(Made(devices=platforms).xml()).gpus) == 3
+    nvml = Device("0000:10:00.0", 0, NVIDIA, [("nvml0", "NVML"), ("cuda0", "CUDA")])
+    cuda = Device("0000:90:00.0", 3, NVIDIA, [("cuda1", "CUDA")])
+    found = [(gpu.id, gpu.pci) for gpu in read_hwloc(Made(devices=[nvml, cuda]).xml()).gpus]
+    assert found == [(0, nvml.pci), (1, cuda.pci)]
+
+
 def test_gpus_at_a_wrong_place_that_differ_are_not_mistaken_for_each_other():
     made = virtual(OPENCL)
     other = attrs.evolve(made.devices[1], infos={**NVIDIA_GPU, "GPUModel": "L4"})
@@ -579,6 +605,14 @@ def test_the_work_is_linear_in_the_objects():
     with Lines() as work:
         topo_of(read_hwloc(xml))
     assert work.count < 500 * xml.count("<object")
+
+
+def test_the_work_is_linear_in_the_gpus_that_one_device_claims_to_be():
+    backends = [(f"opencl0d{i}", "OpenCL") for i in range(500)]
+    xml = Made(packages=1, numas=1, devices=[Device("0000:10:00.0", 0, backends=backends)]).xml()
+    with Lines() as work:
+        read_hwloc(xml)
+    assert work.count < 1500 * xml.count("<object")
 
 
 # -- what an administrator is told

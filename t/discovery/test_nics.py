@@ -64,6 +64,14 @@ def test_an_rdma_port_of_unknown_speed_is_preferred_to_a_slow_nic():
     assert nics(gpu(0, 0), nic("mlx5_0", 3, speed=0), virtio) == (Nic("mlx5_0", 1, "SYS"),)
 
 
+def test_virtual_functions_beside_their_port_and_services_without_a_speed_are_not_for_jobs():
+    port, virtual = nic("mlx5_0", 0, 31.5), nic("mlx5_1", 0, speed=0)
+    assert [found.name for found in nics(gpu(0, 0), port, virtual)] == ["mlx5_0"]
+    fast, service = nic("ens1", 3, 15.75, ETHERNET), nic("eno1", 0, 0, ETHERNET)
+    assert [found.name for found in nics(gpu(0, 0), fast, service)] == ["ens1"]
+    assert [found.name for found in nics(gpu(0, 0), service)] == ["eno1"]
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_port_that_is_down_is_not_preferred_however_fast(version):
     devices = [gpu(0, 0), nic("mlx5_0", 0, 63.0, state="1"), nic("mlx5_1", 3, 31.5, state="4")]

@@ -12,6 +12,7 @@ from treepool.discovery.visible import (
     HIP,
     ORDER,
     ROCR,
+    given_to,
     is_contained,
     seen,
     settings,
@@ -161,6 +162,14 @@ def test_gpus_are_not_counted_where_some_before_them_are_not_known(before):
     else:
         with pytest.raises(InvalidHardware, match="are of several vendors, and some are not known"):
             settings_of(task, (2, 3), {})
+
+
+def test_what_flux_lists_in_cudas_variable_is_no_division_on_a_node_of_several_vendors():
+    gpus = (Gpu(0, "nvidia"), Gpu(1, "nvidia"), Gpu(2, "amd"), Gpu(3, "amd"))
+    task = Task(Machine("n0", 1, gpus=gpus), 1, 0b110, node_gpus=0b1111)
+    assert given_to(task, {CUDA: "1,2"}) is None
+    assert given_to(task, {CUDA: "1", ROCR: "0", HIP: "0"}) == (1, 2)
+    assert given_to(task, {CUDA: "1", ROCR: "-1"}) == (1,)
 
 
 # -- MIG instances

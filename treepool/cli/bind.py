@@ -131,7 +131,7 @@ def _bound(
         affinity, allowed = idset.from_ids(os.sched_getaffinity(0)), here.allowed_pus()
     try:
         if own:
-            given = visible.seen_by(task, environment)
+            given = visible.given_to(task, environment)
         bound = binding.bind(task, affinity, given, arguments.gpus, allowed)
         told = visible.settings_of(task, bound.gpus, environment)
         notes = [*visible.notes(task, idset.from_ids(bound.gpus), environment)]

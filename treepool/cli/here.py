@@ -12,7 +12,14 @@ import attrs
 from treepool.cli import files, instance
 from treepool.cli.screen import USAGE, Stop
 from treepool.discovery.machine import Machine
-from treepool.discovery.task import MAX_TASKS, Task, has_instances, task_of, with_ids_of_node
+from treepool.discovery.task import (
+    MAX_TASKS,
+    Task,
+    has_instances,
+    has_renumbered_gpus,
+    task_of,
+    with_ids_of_node,
+)
 from treepool.discovery.visible import is_contained
 from treepool.errors import InvalidHardware, InvalidInput
 from treepool.rfc import idset
@@ -103,7 +110,8 @@ def _from_flux(arguments: Namespace, environment: Mapping[str, str]) -> Here:
         found = read(environment)
     if not found.R.mask >> found.rank & 1:
         raise Stop(f"job {job:.40} is on ranks {shown_ids(found.R.mask)}, this is {found.rank}")
-    machine = _machine(found.xml, found.instance_cores is not None)
+    by_bus = has_renumbered_gpus(found.R, found.rank)
+    machine = _machine(found.xml, found.instance_cores is not None, by_bus)
     machine = _divided(machine, found.R, found.rank, arguments.mig)
     nested = found.instance_cores
     # Inside a job, R has the ids by which the programs of that job number its GPUs.
@@ -112,8 +120,11 @@ def _from_flux(arguments: Namespace, environment: Mapping[str, str]) -> Here:
     return Here(task, job, found.rank, number, _host(found.R, found.rank))
 
 
-def _machine(xml: Optional[bytes], nested: bool) -> Machine:
-    """The machine in the broker's *xml*, or this one; with *nested* *xml* may have only a part."""
+def _machine(xml: Optional[bytes], nested: bool, by_bus: bool) -> Machine:
+    """The machine in the broker's *xml*, or this one; with *nested* *xml* may have only a part.
+
+    *by_bus* is as in ``with_ids_of_node``.
+    """
     if xml is None:
         return _this_machine()
     # Imported here, because a usage error or --help does not need an XML parser.
@@ -124,7 +135,7 @@ def _machine(xml: Optional[bytes], nested: bool) -> Machine:
         return machine
     from treepool.discovery.gpus import bus_ids
 
-    return with_ids_of_node(machine, bus_ids())
+    return with_ids_of_node(machine, bus_ids(), by_bus)
 
 
 def _divided(machine: Machine, R: ResourceSet, rank: int, file: Optional[str]) -> Machine:

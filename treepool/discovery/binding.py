@@ -210,14 +210,16 @@ def _with_memory(machine: Machine, binding: Binding) -> list[int]:
     NUMA nodes of the binding count.
     """
     have = {region.cores for region in machine.regions if region.kind == "numa" and region.memory}
-    usable = [node for node, cores in machine.numa_nodes.items() if cores in have]
+    usable = {node for node, cores in machine.numa_nodes.items() if cores in have}
     own = list(idset.iterate(binding.numa))
+    if own_usable := [node for node in own if node in usable]:
+        return own_usable
     sockets = sockets_of(machine, binding.cores)
 
     def far(node: int) -> tuple[int, bool]:
         nearest = min(machine.distances.get((here, node), MAX_DISTANCE) for here in own)
         return nearest, not sockets & sockets_of(machine, machine.numa_nodes[node])
 
-    least = min(map(far, usable), default=None)
-    near = [node for node in usable if far(node) == least]
-    return [node for node in own if node in usable] or near or own
+    place = {node: far(node) for node in sorted(usable)}
+    least = min(place.values(), default=None)
+    return [node for node, at in place.items() if at == least] or own

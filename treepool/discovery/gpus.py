@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import chain, islice
 from pathlib import Path
 from typing import Iterator, Sequence
 
@@ -54,6 +55,9 @@ _DIGITS = re.compile(r"\d+", re.ASCII)
 #: The name of a GPU's mode by its number of partitions (AMD's compute partition modes).
 _PARTITIONS = {2: "dpx", 3: "tpx", 4: "qpx", 6: "cpx", 8: "cpx"}
 
+#: Most objects at one device that are asked for a GPU's model and memory.
+_MOST_TOLD = 16
+
 #: Infos of hwloc's backends with the memory of a GPU.
 _SIZES = (
     "CUDAGlobalMemorySize",
@@ -82,7 +86,7 @@ class FoundGpu:
 
     @property
     def number(self) -> int:
-        """The number that NVML or rsmi has for it, whatever hwloc is restricted to; -1 if none."""
+        """The number that NVML or rsmi has for it, whatever CPUs hwloc may use; -1 if none."""
         return _own_number(self) if self.osdev.backend in ("NVML", "RSMI") else -1
 
 
@@ -100,8 +104,15 @@ def find(root: Object, gpu_index: str = "vendor") -> list[FoundGpu]:
     if osdevs:
         placed: dict[Object, Object] = {}
         for vendor in {_maker(item): None for item in osdevs}:
-            view = _one_view([item for item in osdevs if _maker(item) == vendor])
-            placed.update(zip(view, _devices(view, vendor, plain)))
+            own = [device for device in plain if _vendor(device, []) == vendor]
+            first, *others = _views([item for item in osdevs if _maker(item) == vendor])
+            placed.update(zip(first, _devices(first, vendor, own)))
+            unseen = set(own) - set(placed.values())
+            for osdev in chain(*others):
+                device = osdev.above("PCIDev")
+                if device in unseen:
+                    unseen.remove(device)
+                    placed[osdev] = device
         by_device: dict[Object, list[Object]] = {}
         for osdev in osdevs:
             if osdev in placed:
@@ -121,30 +132,29 @@ def _maker(osdev: Object) -> str:
     return _vendor(osdev, [osdev]) or _vendor(osdev.above("PCIDev") or osdev, [])
 
 
-def _one_view(osdevs: Sequence[Object]) -> list[Object]:
-    """Those of *osdevs*, all of one vendor, that one backend shows (for OpenCL, one platform).
+def _views(osdevs: Sequence[Object]) -> list[list[Object]]:
+    """Those of *osdevs*, all of one vendor, that each backend (and platform of OpenCL) shows.
 
-    Others show the same GPUs again, and not always at the same place.
+    The first is the most detailed. Others show the same GPUs again, not always at the same place.
     """
     views: dict[tuple[int, str], list[Object]] = {}
     for osdev in osdevs:
         platform = osdev.name.partition("d")[0] if osdev.backend == "OpenCL" else ""
         views.setdefault((_BACKENDS.index(osdev.backend), platform), []).append(osdev)
-    return views[min(views)]
+    return [views[key] for key in sorted(views)]
 
 
-def _devices(view: Sequence[Object], vendor: str, plain: Sequence[Object]) -> list[Object]:
+def _devices(view: Sequence[Object], vendor: str, own: Sequence[Object]) -> list[Object]:
     """The PCI device of each GPU of a *view*, or the GPU itself if that is not known.
 
     OpenCL's GPUs may be at a bridge, at another device, or all at one. NVIDIA's driver tells it the
     number of a device, where hwloc expects number and function, and ROCm's has no PCI domains. They
-    are then taken for the *plain* PCI devices of their vendor, if these are as many, and all alike.
+    are then taken for the vendor's *own* PCI devices, if these are as many, and all alike.
     """
-    own = [device for device in plain if _vendor(device, []) == vendor]
     found = [osdev.above("PCIDev") or osdev for osdev in view]
     alike = len({_first([osdev], "GPUModel") for osdev in view}) == 1
-    if len(own) == len(view) and alike and set(own) != set(found):
-        return own
+    if view[0].backend == "OpenCL" and len(own) == len(view) and alike and set(own) != set(found):
+        return [*own]
     return [
         osdev if device.type == "PCIDev" and _vendor(device, []) != vendor else device
         for device, osdev in zip(found, view)
@@ -153,10 +163,11 @@ def _devices(view: Sequence[Object], vendor: str, plain: Sequence[Object]) -> li
 
 def _gpus_of(device: Object, parts: Sequence[Object]) -> Iterator[FoundGpu]:
     """The GPUs at one device: all of it, or its *parts*."""
-    others = [o for o in device.walk() if o.type == "OSDev" and o.backend in _BACKENDS]
+    others = (o for o in device.walk() if o.type == "OSDev" and o.backend in _BACKENDS)
+    told = [*parts[:_MOST_TOLD], *islice(others, _MOST_TOLD)]
     for osdev in parts:
         above = osdev.above("OSDev")
-        gpu = _gpu(device, osdev, [osdev, *parts, *others, *([above] if above else ())])
+        gpu = _gpu(device, osdev, [osdev, *told, *([above] if above else ())])
         if len(parts) > 1:
             gpu.profile = _profile(gpu.vendor, len(parts))
             # A tile reports its own memory. Other partitions report that of the whole device.
@@ -243,8 +254,8 @@ def warnings_on(found: Sequence[FoundGpu], root: Object) -> list[str]:
     if found and all(gpu.osdev.type == "PCIDev" for gpu in found):
         known = "1 GPU is" if len(found) == 1 else f"{len(found)} GPUs are"
         warnings.append(
-            f"{known} known from the PCI bus only: hwloc has no backend of the vendor (is its "
-            "package of plugins installed?), and Flux does not see them in this XML"
+            f"{known} known from the PCI bus only, and not to Flux in this XML: hwloc has no "
+            "backend of the vendor (is its package of plugins installed?)"
         )
     everything = list(root.walk())
     if not any(item.type == "OSDev" and item.backend == "RSMI" for item in everything):
@@ -271,7 +282,8 @@ def notes_on(found: Sequence[FoundGpu], root: Object) -> list[str]:
     notes = []
     if [gpu.osdev for gpu in find(root, "hwloc")] != [gpu.osdev for gpu in found]:
         notes.append("GPU ids are not in the order of hwloc's tree, which flux-core takes")
-    backends = {o.backend for gpu in found for o in gpu.device.walk() if o.backend in _BACKENDS}
+    devices = {gpu.device for gpu in found}
+    backends = {o.backend for device in devices for o in device.walk() if o.backend in _BACKENDS}
     if backends == {"LevelZero"}:
         notes.append("Flux does not count GPUs that LevelZero alone reports")
     return notes
@@ -285,9 +297,8 @@ def bus_ids(devices: Path = Path("/sys/bus/pci/devices")) -> list[str]:
 
     This is for tasks inside a job that is itself a Flux instance. There hwloc is often restricted
     to the job's part of the node, and lacks the GPUs near the rest. R and CUDA_VISIBLE_DEVICES
-    still count these GPUs. NVIDIA's come first, then AMD's, then Intel's. GPUs whose driver is not
-    the vendor's are left out (they are consoles, or reserved for virtual machines), and so are
-    virtual functions.
+    still count these GPUs. NVIDIA's come first, then AMD's, then Intel's. GPUs with the driver for
+    virtual machines (vfio-pci) or consoles (nouveau) are left out, and so are virtual functions.
     """
     try:
         names = os.listdir(devices)

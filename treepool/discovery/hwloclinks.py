@@ -170,8 +170,10 @@ def _nics(root: Object) -> list[tuple[str, Object]]:
         found = [nic for nic in found if _is_up(nic[0]) is not False]
     fastest = max((speed for _, speed, _, _ in found), default=0.0)
     # hwloc rounds: twice the speed of half the lanes may be a little less than that of all lanes.
-    kept = [nic for nic in found if 2.01 * nic[1] >= fastest or not nic[1]]
-    kept = [nic for nic in kept if _is_rdma(nic[0])] or kept
+    kept = [nic for nic in found if nic[1] and 2.01 * nic[1] >= fastest]
+    if not any(_is_rdma(nic[0]) for nic in kept):  # a speed of 0 is not known: a virtual function
+        kept += [nic for nic in found if not nic[1] and _is_rdma(nic[0])]
+    kept = [nic for nic in kept if _is_rdma(nic[0])] or kept or found
     kept.sort(key=lambda nic: (-nic[1], nic[2]))
     return [(name, device) for _, _, name, device in kept]
 

@@ -123,7 +123,8 @@ def _denied(root: Object) -> list[Object]:
 
 def _useless(node: Object) -> str:
     """Why a NUMA node without cores that may be used is left out, or ""."""
-    if set(node.attributes.get("complete_cpuset", "")) - set("0x,") or _has_lost_cpus(node):
+    lost = not _named_tier(node) and _has_lost_cpus(node)
+    if set(node.attributes.get("complete_cpuset", "")) - set("0x,") or lost:
         return "none of whose CPUs is online and allowed"
     return "" if _bytes(node) else "without CPUs and memory"
 

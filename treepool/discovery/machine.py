@@ -79,7 +79,7 @@ class Gpu:
     ``id`` is its id in R. ``vendor`` is "nvidia", "amd", "intel" or "". ``cores`` has the cores
     near it, 0 if not known. ``profile`` names the kind of MIG instance or partition, "" for a whole
     GPU. ``pci`` is its bus id (domain:bus:device.function), and ``uuid`` the vendor's name for it;
-    "" if not known. ``number`` is that of the vendor's tools on the whole node, -1 if not known.
+    "" if not known. ``number`` is that of the vendor's tools, -1 if not known.
     """
 
     id: int

@@ -124,17 +124,17 @@ def has_instances(R: ResourceSet, rank: int) -> bool:
     return any(one.locality.startswith(MIG) and gpus & one.gpus for one in domains)
 
 
-def with_ids_of_node(machine: Machine, bus_ids: Sequence[str]) -> Machine:
+def with_ids_of_node(machine: Machine, bus_ids: Sequence[str], by_bus: bool = False) -> Machine:
     """*machine* with its GPUs numbered as on the whole node.
 
     A broker inside a job may know only the GPUs near its cores, and numbers these from zero. R and
     the environment keep the numbers of the whole node, which are those of the vendor's own tools.
-    If these are not known, the order is that of *bus_ids*, those of all GPUs of the node; others
-    are then dropped, and all are assumed to have as many partitions as those of *machine*.
+    If these are not known, or *by_bus*, the order is that of *bus_ids*, those of all GPUs of the
+    node; others are then dropped, and all are assumed to have as many partitions.
     """
     own = {gpu.number: gpu for gpu in machine.gpus}
     vendors = {gpu.vendor for gpu in machine.gpus}
-    if -1 not in own and len(own) == len(machine.gpus) and len(vendors) == 1:
+    if not by_bus and -1 not in own and len(own) == len(machine.gpus) and len(vendors) == 1:
         gpus = [attrs.evolve(gpu, id=number) for number, gpu in sorted(own.items())]
         return attrs.evolve(machine, gpus=tuple(gpus))
     parts_at = {bus_id: [gpu for gpu in machine.gpus if gpu.pci == bus_id] for bus_id in bus_ids}
@@ -145,6 +145,14 @@ def with_ids_of_node(machine: Machine, bus_ids: Sequence[str]) -> Machine:
         for part, gpu in enumerate(parts_at[bus_id])
     ]
     return attrs.evolve(machine, gpus=tuple(gpus))
+
+
+def has_renumbered_gpus(R: ResourceSet, rank: int) -> bool:
+    """Whether *R* counts the GPUs of *rank* from zero, and its key has their ids on the node.
+
+    The vendors' tools may then count from zero, too.
+    """
+    return _allocated(R.key(), rank).gpus != 0
 
 
 def _topo(key: Optional[SchedulingKey], rank: int) -> Optional[Mapping[str, Any]]:

@@ -135,8 +135,8 @@ def _listed(
 ) -> Optional[tuple[int, ...]]:
     """The numbers in the first of *variables* that is set, None if they hide nothing.
 
-    A list ends at the first number that is not in *valid* (bitmask; 0 allows any). CUDA takes as
-    much of a UUID as is unique.
+    A list ends at the first number that is not in *valid* (bitmask; 0 allows any); a mask has no
+    order, and no end. CUDA takes as much of a UUID as is unique.
     """
     name = next((n for n in variables if environment.get(n)), variables[0])
     text = environment.get(name)
@@ -151,12 +151,15 @@ def _listed(
             raise InvalidHardware(f"{name} does not name GPUs by number: {quoted(word)}")
         number = int(match[2])
         # Such large numbers are not GPUs, and would make bitmasks of unlimited size.
-        if match[1] == "-" or number >= _MAX_LISTED or (valid and not valid >> number & 1):
+        bad = match[1] == "-" or number >= _MAX_LISTED or (valid and not valid >> number & 1)
+        if name == MASK and (bad or number in found):
+            continue
+        if bad:
             break
         if number in found:  # the libraries then show no GPU at all
             return ()
         found.append(number)
-    return tuple(found)
+    return tuple(sorted(found) if name == MASK else found)
 
 
 # -- a task, whose node may have GPUs of several vendors
@@ -176,6 +179,17 @@ def seen_by(task: Task, environment: Mapping[str, str]) -> Optional[tuple[int, .
                 return None
             found += one
     return tuple(found)
+
+
+def given_to(task: Task, environment: Mapping[str, str]) -> Optional[tuple[int, ...]]:
+    """The GPUs that somebody has given *task* already; None if it may have all of its job.
+
+    Flux's job shell lists all of the job's ids in CUDA's variable, whose ever they are.
+    """
+    shell = ",".join(map(str, idset.iterate(task.gpus)))
+    if len(_numbers(task, environment)) > 1 and environment.get(CUDA) == shell:
+        return None
+    return seen_by(task, environment)
 
 
 def settings_of(
@@ -225,7 +239,8 @@ def _numbers(task: Task, environment: Mapping[str, str]) -> Mapping[str, Optiona
     vendors = [vendor for vendor in READ if any(gpu.vendor == vendor for gpu in gpus)]
     if not vendors:
         return {"amd" if ROCR in environment else "nvidia": task.contained}
-    if "intel" in vendors and environment.get(HIERARCHY, "") not in ("", _hierarchy(task)):
+    theirs = any(gpu.vendor == "intel" and task.gpus >> gpu.id & 1 for gpu in gpus)
+    if theirs and environment.get(HIERARCHY, "") not in ("", _hierarchy(task)):
         raise InvalidHardware(f"{HIERARCHY} is not {_hierarchy(task)}, by which R counts GPUs")
     if len(vendors) == 1 and all(gpu.vendor in vendors for gpu in gpus):
         return {vendors[0]: task.contained}
