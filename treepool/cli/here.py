@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 import attrs
 
@@ -25,6 +25,9 @@ from treepool.errors import InvalidHardware, InvalidInput
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.rset import ResourceSet
+
+if TYPE_CHECKING:
+    from treepool.flux.job import Job
 
 _PART = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
@@ -110,8 +113,7 @@ def _from_flux(arguments: Namespace, environment: Mapping[str, str]) -> Here:
         found = read(environment)
     if not found.R.mask >> found.rank & 1:
         raise Stop(f"job {job:.40} is on ranks {shown_ids(found.R.mask)}, this is {found.rank}")
-    by_bus = has_renumbered_gpus(found.R, found.rank)
-    machine = _machine(found.xml, found.instance_cores is not None, by_bus)
+    machine = _machine(found)
     machine = _divided(machine, found.R, found.rank, arguments.mig)
     nested = found.instance_cores
     # Inside a job, R has the ids by which the programs of that job number its GPUs.
@@ -120,22 +122,19 @@ def _from_flux(arguments: Namespace, environment: Mapping[str, str]) -> Here:
     return Here(task, job, found.rank, number, _host(found.R, found.rank))
 
 
-def _machine(xml: Optional[bytes], nested: bool, by_bus: bool) -> Machine:
-    """The machine in the broker's *xml*, or this one; with *nested* *xml* may have only a part.
-
-    *by_bus* is as in ``with_ids_of_node``.
-    """
-    if xml is None:
+def _machine(job: Job) -> Machine:
+    """The machine in the broker's XML, or this one; in a sub-instance the XML may have a part."""
+    if job.xml is None:
         return _this_machine()
     # Imported here, because a usage error or --help does not need an XML parser.
     from treepool.discovery.hwloc import read_hwloc
 
-    machine = read_hwloc(xml, "this broker's hwloc XML")
-    if not nested or not machine.gpus:
+    machine = read_hwloc(job.xml, "this broker's hwloc XML")
+    if job.instance_cores is None or not machine.gpus:
         return machine
     from treepool.discovery.gpus import bus_ids
 
-    return with_ids_of_node(machine, bus_ids(), by_bus)
+    return with_ids_of_node(machine, bus_ids(), has_renumbered_gpus(job.R, job.rank))
 
 
 def _divided(machine: Machine, R: ResourceSet, rank: int, file: Optional[str]) -> Machine:

@@ -102,17 +102,7 @@ def find(root: Object, gpu_index: str = "vendor") -> list[FoundGpu]:
             if match and is_compute(match.group(1), match.group(2)):
                 plain.append(item)
     if osdevs:
-        placed: dict[Object, Object] = {}
-        for vendor in {_maker(item): None for item in osdevs}:
-            own = [device for device in plain if _vendor(device, []) == vendor]
-            first, *others = _views([item for item in osdevs if _maker(item) == vendor])
-            placed.update(zip(first, _devices(first, vendor, own)))
-            unseen = set(own) - set(placed.values())
-            for osdev in chain(*others):
-                device = osdev.above("PCIDev")
-                if device in unseen:
-                    unseen.remove(device)
-                    placed[osdev] = device
+        placed = _placed(osdevs, plain)
         by_device: dict[Object, list[Object]] = {}
         for osdev in osdevs:
             if osdev in placed:
@@ -127,9 +117,24 @@ def find(root: Object, gpu_index: str = "vendor") -> list[FoundGpu]:
     return found
 
 
-def _maker(osdev: Object) -> str:
-    """The vendor of a GPU, by what its backend says of it, otherwise by its PCI device."""
-    return _vendor(osdev, [osdev]) or _vendor(osdev.above("PCIDev") or osdev, [])
+def _placed(osdevs: Sequence[Object], plain: Sequence[Object]) -> dict[Object, Object]:
+    """The device of each of *osdevs* that counts, among them the *plain* PCI devices."""
+    by_vendor: dict[str, list[Object]] = {}
+    for osdev in osdevs:
+        vendor = _vendor(osdev, [osdev]) or _vendor(osdev.above("PCIDev") or osdev, [])
+        by_vendor.setdefault(vendor, []).append(osdev)
+    placed: dict[Object, Object] = {}
+    for vendor, shown in by_vendor.items():
+        own = [device for device in plain if _vendor(device, []) == vendor]
+        first, *others = _views(shown)
+        placed.update(zip(first, _devices(first, vendor, own)))
+        unseen = set(own) - set(placed.values())
+        for osdev in chain(*others):
+            device = osdev.above("PCIDev")
+            if device in unseen:
+                unseen.remove(device)
+                placed[osdev] = device
+    return placed
 
 
 def _views(osdevs: Sequence[Object]) -> list[list[Object]]:

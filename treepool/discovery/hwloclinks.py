@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
-from typing import Callable, Container, Iterator, Optional, Sequence
+from itertools import combinations, takewhile
+from typing import Callable, Optional, Sequence
 
 from treepool.discovery import linking
 from treepool.discovery.gpus import FoundGpu
@@ -44,7 +44,8 @@ def read_links(
     )
 
     def place(key: str, device: Object) -> DeviceAt:
-        if near := cores_of(_attached(device)):
+        attached = next((o for o in device.around() if o.cpuset is not None), None)
+        if near := cores_of(attached):
             numa, socket = (
                 next((cores for cores in smallest_first if not near & ~cores), 0)
                 for smallest_first in (numas, sockets)
@@ -52,7 +53,10 @@ def read_links(
         else:  # its CPUs may not be used, but other CPUs of its NUMA node or socket perhaps may
             numa, socket = (
                 (cores_of(around) or -numbers[id(around)]) if around is not None else 0
-                for around in (_inside(device, with_memory), device.above("Package"))
+                for around in (
+                    next((o for o in device.around() if o in with_memory), None),
+                    device.above("Package"),
+                )
             )
         return DeviceAt(key, tuple(_bridges(device, numbers)), numa, socket)
 
@@ -80,36 +84,15 @@ def _tiles(gpus: Sequence[FoundGpu]) -> linking.Pairs:
     return dict.fromkeys(pairs, Wire("xelink", linking.TILES_GBPS))
 
 
-def _attached(device: Object) -> Optional[Object]:
-    """The object that the bus of a device is attached to."""
-    here = device.parent
-    while here is not None and here.cpuset is None:
-        here = here.parent
-    return here
-
-
-def _inside(device: Object, holders: Container[Object]) -> Optional[Object]:
-    """The nearest of *holders* around a device."""
-    here = device.parent
-    while here is not None and here not in holders:
-        here = here.parent
-    return here
-
-
-def _bridges(device: Object, numbers: dict[int, int]) -> Iterator[str]:
-    above = []
-    here = device.parent
-    while here is not None and here.type == "Bridge":
-        above.append(str(numbers[id(here)]))
-        here = here.parent
-    yield from reversed(above)
+def _bridges(device: Object, numbers: dict[int, int]) -> list[str]:
+    """The bridges above a device, the outermost first."""
+    bridges = takewhile(lambda o: o.type == "Bridge", device.around())
+    return [str(numbers[id(bridge)]) for bridge in bridges][::-1]
 
 
 def near_cores(device: Object, cores_of: CoresOf) -> int:
     """The cores of the object that the bus of a device is attached to; 0 if it is the machine."""
-    here = device.parent
-    while here is not None and not here.cpuset:
-        here = here.parent
+    here = next((o for o in device.around() if o.cpuset), None)
     return 0 if here is None or here.type == "Machine" else cores_of(here)
 
 

@@ -135,9 +135,7 @@ def _has_lost_cpus(node: Object) -> bool:
     It then is in a package or group that has none left, either. But a group in the machine that
     holds nothing else is one that hwloc made for memory that never had CPUs.
     """
-    here = node.parent
-    while here is not None and here.type in MEMORY:
-        here = here.parent
+    here = next((o for o in node.around() if o.type not in MEMORY), None)
     if here is None or here.parent is None or here.cpuset != 0:
         return False
     in_machine = here.type == "Group" and here.parent.parent is None

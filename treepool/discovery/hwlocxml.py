@@ -83,12 +83,16 @@ class Object:
             yield here
             stack.extend(reversed(here.children))
 
+    def around(self) -> Iterator[Object]:
+        """The enclosing objects, the nearest first."""
+        here = self.parent
+        while here is not None:
+            yield here
+            here = here.parent
+
     def above(self, *types: str) -> Optional[Object]:
         """The nearest enclosing object of one of *types*."""
-        here = self.parent
-        while here is not None and here.type not in types:
-            here = here.parent
-        return here
+        return next((here for here in self.around() if here.type in types), None)
 
 
 @attrs.define

@@ -66,26 +66,26 @@ def seen(
     environment: Mapping[str, str],
     vendor: str,
     node: int = 0,
-    names: Mapping[int, str] = {},
+    uuids: Mapping[int, str] = {},
     numbered: Optional[Sequence[int]] = None,
 ) -> Optional[tuple[int, ...]]:
     """The ids of the *vendor*'s GPUs that a program with this *environment* sees, in its order.
 
     None if it sees all GPUs of the node. *node* has the ids of all GPUs of the node (bitmask), 0 if
-    not known, and *names* the words other than numbers that mean them. *numbered* has the GPUs that
-    the library numbers from zero, in order, and a program sees no others; without it their numbers
-    are their ids. As in the libraries, a list ends at the first that is not a GPU. Raises
-    InvalidHardware for GPUs that are given neither by number nor by a known name.
+    not known, and *uuids* their names. *numbered* has the GPUs that the library numbers from zero,
+    in order, and a program sees no others; without it their numbers are their ids. As in the
+    libraries, a list ends at the first that is not a GPU. Raises InvalidHardware for GPUs that are
+    given neither by number nor by a known name.
     """
     if numbered is not None:
-        by_number = {i: names[gpu] for i, gpu in enumerate(numbered) if gpu in names}
+        by_number = {i: uuids[gpu] for i, gpu in enumerate(numbered) if gpu in uuids}
         everything = (1 << len(numbered)) - 1
         found = seen(environment, vendor, everything, by_number) if numbered else ()
         return tuple(numbered if found is None else (numbered[i] for i in found))
     passed: Optional[tuple[int, ...]] = None
     for variables in READ[vendor]:
         if passed is None:
-            passed = _listed(environment, variables, node, names)
+            passed = _listed(environment, variables, node, uuids)
         elif passed:
             chosen = _listed(environment, variables, (1 << len(passed)) - 1)
             passed = passed if chosen is None else tuple(passed[i] for i in chosen)
@@ -96,19 +96,19 @@ def settings(
     gpus: Sequence[int],
     vendor: str,
     environment: Mapping[str, str],
-    names: Mapping[int, str] = {},
+    uuids: Mapping[int, str] = {},
     numbered: Optional[Sequence[int]] = None,
     alone: bool = True,
 ) -> dict[str, str]:
     """The variables with which a program sees only *gpus* (ids) of the *vendor*, in this order.
 
-    The caller sets them on top of *environment*. *names* are used instead of numbers; *numbered* is
+    The caller sets them on top of *environment*. *uuids* are used instead of numbers; *numbered* is
     as in ``seen``. If the vendor is not *alone* on the node, variables that others read are left
     out. For no *gpus* the result is {} if nothing can hide all.
     """
     filters = READ[vendor]
     number = {gpu: i for i, gpu in enumerate(numbered or ())}
-    values = [",".join(names.get(gpu, str(number.get(gpu, gpu))) for gpu in gpus)]
+    values = [",".join(uuids.get(gpu, str(number.get(gpu, gpu))) for gpu in gpus)]
     values += [",".join(map(str, range(len(gpus))))] * (len(filters) - 1)
     if not gpus:
         filters, values = filters[-1:] if _hides(vendor) else (), ["-1"]
@@ -131,7 +131,7 @@ def _listed(
     environment: Mapping[str, str],
     variables: Sequence[str],
     valid: int,
-    names: Mapping[int, str] = {},
+    uuids: Mapping[int, str] = {},
 ) -> Optional[tuple[int, ...]]:
     """The numbers in the first of *variables* that is set, None if they hide nothing.
 
@@ -145,7 +145,7 @@ def _listed(
     found: list[int] = []
     for word in text.split(",", _MAX_LISTED)[:_MAX_LISTED] if text.strip() else ():
         word = word.strip()
-        named = [gpu for gpu, uuid in names.items() if len(word) > 4 and uuid.startswith(word)]
+        named = [gpu for gpu, uuid in uuids.items() if len(word) > 4 and uuid.startswith(word)]
         match = _NUMBER.fullmatch(word if len(named) != 1 else str(named[0]))
         if match is None:
             raise InvalidHardware(f"{name} does not name GPUs by number: {quoted(word)}")
@@ -222,8 +222,10 @@ def notes(task: Task, gpus: int, environment: Mapping[str, str]) -> Iterator[str
 def unordered(task: Task, environment: Mapping[str, str]) -> Iterator[str]:
     """What *environment* lacks for the numbers of the task's GPUs to be those of R."""
     for vendor, numbered in _numbers(task, environment).items():
-        name = READ[vendor][0][0]
-        beside = {**BESIDE.get(name, {}), **({HIERARCHY: _hierarchy(task)} if name == MASK else {})}
+        variable = READ[vendor][0][0]
+        beside = dict(BESIDE.get(variable, {}))
+        if variable == MASK:
+            beside[HIERARCHY] = _hierarchy(task)
         for name, value in beside.items() if _of(task.gpus, numbered) else ():
             if environment.get(name) != value:
                 yield f"{name} is not {value}: GPU numbers may mean other GPUs"
