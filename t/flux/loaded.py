@@ -1,6 +1,5 @@
 """The module beside a job manager, without a broker: see driven, which plays histories of it."""
 
-import math
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -53,11 +52,6 @@ class Loaded:
         """Let so many seconds pass, or those until the module goes on by itself."""
         self.clock.now = self.handle.next_timer if seconds is None else self.clock.now + seconds
         self.rest()
-
-    @property
-    def waits(self):
-        """Whether the module goes on by itself."""
-        return self.handle.next_timer < math.inf
 
     def submit(self, shape=BOTH, jobid=None, duration=60, **more):
         """A new job, which the module has not been told yet."""

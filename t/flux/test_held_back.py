@@ -1,6 +1,8 @@
 """What a running job has and the scheduler cannot read is nobody else's until the job is over."""
 
 import json
+import subprocess
+import time
 
 import pytest
 
@@ -145,6 +147,35 @@ def test_the_nodes_of_a_job_that_ends_because_of_a_reload_outlast_another_reload
     assert never_starts(four, after)
     four.wait(after, "alloc", timeout=40)
     assert four.flux("jobs", "-no", "{state}", job) == "INACTIVE"
+
+
+def test_jobs_that_come_and_go_do_not_keep_back_what_is_free_again(four):
+    job = running(four, "-N1", "-n1", "--exclusive")
+    spoil(four, job, None)
+    four.load("sched-treepool")
+    assert says(four, "held back: rank0/core[0-7],gpu[0-1]")
+    hellos = four.log().count("scheduler: hello")
+    four.flux("cancel", job)
+    short = "--setattr=system.exec.test.run_duration=0.1s"
+    script = f"for i in $(seq 60); do flux submit --quiet --wait {short} -n1 true; done"
+    others = subprocess.Popen(["sh", "-c", script], env=four.env)
+    try:
+        given_back = four.soon(lambda: "nothing is held back any more" in four.log(), 15)
+        assert given_back and others.poll() is None
+        assert four.log().count("scheduler: hello") <= hellos + 1
+    finally:
+        others.kill()
+        others.wait()
+
+
+def test_to_wait_for_the_end_of_a_job_asks_for_no_other_hello(four):
+    job = running(four, "-N1", "-n1", "--exclusive")
+    spoil(four, job, None)
+    four.load("sched-treepool")
+    assert says(four, "held back: rank0/core[0-7],gpu[0-1]")
+    hellos = four.log().count("scheduler: hello")
+    time.sleep(4)
+    assert four.log().count("scheduler: hello") == hellos
 
 
 def test_status_tells_what_is_held_back(four):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import some
+from treepool.errors import InfeasibleRequest
 from treepool.flux.submissions import Submission, Submissions
 from treepool.rfc.queues import Queues
 from work import Lines
@@ -54,7 +55,7 @@ class Held:
         inbox = SimpleNamespace(put=self.inbox.append)
         windows = SimpleNamespace(admitted=lambda *_: frozenset())
         configuration = SimpleNamespace(queues=Queues.of(lambda key, default: default))
-        rest = windows, configuration, inbox, Mock(), Mock(refused=0)
+        rest = windows, configuration, inbox, Mock(), Mock(), Mock(refused=0)
         self.submissions = Submissions(Mock(), self.queue, self.topology, *rest)
 
     def __len__(self):
@@ -190,7 +191,7 @@ def test_they_are_judged_in_the_order_of_the_queue():
 
 def test_one_that_cannot_be_served_is_held_until_all_nodes_are_known():
     held = Held()
-    held.queue.pool.check_feasibility = Mock(side_effect=ValueError("too few nodes"))
+    held.queue.pool.check_feasibility = Mock(side_effect=InfeasibleRequest("too few nodes"))
     held.hold(1, 0b01)
     request = held.submissions[1].request
     held.release(0b10)  # another node came up

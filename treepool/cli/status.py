@@ -122,7 +122,7 @@ def _facts(arguments: Namespace) -> Iterator[Any]:
     for entry in live.windows:
         yield {"window": entry}
     totals = {**picture.totals._asdict(), "cores_kept": status.cores_kept(live.pool)}
-    yield {"totals": totals, "drained": live.drains, "scheduled": live.scheduled}
+    yield {"totals": totals, "drained": live.drains, "scheduled": live.stopped is None}
 
 
 def _users() -> list[status.UserLine]:
@@ -140,8 +140,8 @@ def _text(arguments: Namespace) -> Iterator[str]:
     live = instance.look(waiting=arguments.jobs)
     picture = live.picture
     yield picture.totals.line
-    if not live.scheduled:
-        yield "no scheduler is loaded: no job starts"
+    if live.stopped is not None:
+        yield f"{live.stopped}: no job starts"
     kept = status.cores_kept(live.pool)
     if kept:
         yield f"{words.count(kept, 'free core')} kept for jobs with GPUs"

@@ -29,7 +29,7 @@ from treepool.placement.nodes.state import Held
 from treepool.rfc import idset, times, windows
 from treepool.rfc.queues import Queues
 from treepool.rfc.windows import WindowEntry
-from treepool.view.jobstory import GONE, Closed, Facts
+from treepool.view.jobstory import GIVEN_UP, GONE, OFFLINE, Closed, Facts
 
 #: The requests are called ``sched-treepool.NAME``.
 TOPIC = "sched-treepool."
@@ -181,6 +181,8 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
     # A scheduler that has a job of a queue that is gone starts it all the same.
     if status is None and (answer or {}).get("state") not in ("waiting", "deferred"):
         closed = attrs.evolve(closed, stopped=GONE)
+    if answer is not None:
+        closed = answered_by_one(closed)
     found = Facts(
         name=name,
         state=state,
@@ -214,7 +216,20 @@ def ask_for(question: Mapping[str, Any]) -> tuple[Any, Closed]:
     """What a shape would get, and its queue; raises OSError."""
     handle = connected()
     answer = ask(handle, "ask", question)
-    return answer, queue_closed(handle, answer.get("queue", question.get("queue")))
+    closed = queue_closed(handle, answer.get("queue", question.get("queue")))
+    return answer, answered_by_one(closed)
+
+
+def given_up(handle: Any) -> Optional[str]:
+    """Why sched-treepool, which answers, starts no job; None if it does. Raises OSError."""
+    queue = next(iter(Queues.of(handle.conf_get).tables), None)
+    stopped = answered_by_one(queue_closed(handle, queue)).stopped
+    return stopped if stopped == GIVEN_UP else None
+
+
+def answered_by_one(closed: Closed) -> Closed:
+    """*closed*, where a scheduler has answered: it is offline only because it was given up."""
+    return attrs.evolve(closed, stopped=GIVEN_UP) if closed.stopped == OFFLINE else closed
 
 
 def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:

@@ -3,7 +3,8 @@
 The job manager says what jobs and housekeeping have. What of that no job in the pool has is *held
 back*: that of jobs whose R is gone or damaged, of jobs that end because the pool lacks some of what
 they have, also of those that another scheduler ended so before this one was loaded. The job manager
-is asked again, now and then and soon after something was freed, until it is free there, too.
+is asked again soon after something was freed, or one of those jobs is over, until it is free there,
+too.
 
 The same answer tells what was freed while the scheduler started: between hello and ready the job
 manager reports nothing (flux-core 0.88, alloc_send_free_request). With many running jobs that time
@@ -12,6 +13,7 @@ is long, because their Rs are read one by one.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Callable, Iterator, Optional
 
@@ -24,8 +26,14 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
-#: The RPC that returns what jobs and housekeeping have.
-ALLOCATED = "job-manager.resource-status"
+#: The RPC that returns what jobs and housekeeping have, and the one that tells of a job.
+ALLOCATED, TOLD = "job-manager.resource-status", "job-manager.getattr"
+
+#: The question for the jobs that end.
+ENDING = (
+    "job-list.list",
+    {"max_entries": 0, "since": 0.0, "attrs": ["state"], "constraint": {"states": ["cleanup"]}},
+)
 
 #: Seconds until the job manager is asked again: at least, and at most. It adds up the Rs of all
 #: jobs for its answer, so it is also left alone for so many times as long as that took.
@@ -53,17 +61,28 @@ class HeldBack:
         self._inbox = inbox
         self._changed = changed
         self._pool = pool
-        #: Whether it is known what is allocated. Until then no job may start.
-        self.known = False
-        #: What the jobs had of which hello told.
+        #: Whether it is known what is allocated, and from the job manager as a whole. Until it is
+        #: known no job may start.
+        self.known = self._sure = False
+        #: What the jobs had of which hello told, until it is known what was freed meanwhile.
         self._at_hello: dict[int, ResourceSet] = {}
-        self._timer = Timer(handle, self._ask_anew)
+        #: The jobs that have what the pool does not record for them.
+        self._doubtful: dict[int, None] = {}
+        self._timer = Timer(handle, self._on_timer)
+        #: When the timer goes off (monotonic seconds).
+        self._due = math.inf
         #: How long to wait until the job manager is asked again: now, and at least.
         self._wait = self._least = _SOON
+        #: Whether something was freed since it was asked.
+        self._freed = False
 
     def add(self, jobid: int, held: ResourceSet) -> None:
         """Take note that job *jobid* has *held* at hello."""
         self._at_hello[jobid] = held
+
+    def doubt(self, jobid: int) -> None:
+        """Take note that job *jobid* has what the pool does not record for it."""
+        self._doubtful[jobid] = None
 
     def ask(self) -> None:
         """Ask what is allocated; call this after ready.
@@ -71,6 +90,7 @@ class HeldBack:
         The answer arrives after every release that precedes it, and before every later release. In
         its turn in the inbox it therefore matches what the jobs have in the pool.
         """
+        self._freed = False
         asked, future = time.monotonic(), self._handle.rpc(ALLOCATED)
         work = self._on_answer(future, asked)
         then(self._handle, future, lambda _: self._inbox.put(lambda: next(work, False)))
@@ -84,19 +104,68 @@ class HeldBack:
         parts = () if job is None else job.parts if ranks is None else held_on(ranks, job.parts)
         if parts:
             self._pool.free(jobid, Allocation(self._pool.inventory, parts, 1))
-        self.known = False
+        self.known = self._sure = False
         self.ask()
 
     def freed(self) -> None:
         """Something was freed: perhaps what is held back."""
         if self._pool.has_job(HELD_BACK):
+            self._freed = True
             self._ask_again(self._least)
 
-    def _ask_anew(self) -> None:
-        """Ask what is allocated; the job manager must not repeat its last answer.
+    def _ask_again(self, wait: float) -> None:
+        """Ask again in *wait* seconds at the latest."""
+        self._wait = min(_RARELY, max(wait, self._least))
+        due = time.monotonic() + self._wait
+        if due < self._due:
+            self._due = due
+            self._timer.set(self._wait)
 
-        It does so until something is allocated or freed (resource_status_cache), and for a job that
-        was ended because of hello it frees nothing. Another hello makes it forget that answer.
+    def _on_timer(self) -> None:
+        self._due = math.inf
+        if self._freed or not self._sure:
+            self.ask()
+            return
+        self._ask_again(2 * self._wait)
+        if self._doubtful:
+            self._look(list(self._doubtful), {})
+        else:
+            then(self._handle, self._handle.rpc(ENDING[0], ENDING[1]), self._on_ending)
+
+    def _on_ending(self, future: Any) -> None:
+        """Jobs end of which hello does not tell, because a scheduler before this one ended them."""
+        ending = [job["id"] for job in future.get()["jobs"]]
+        self._doubtful = dict.fromkeys(job for job in ending if not self._pool.has_job(job))
+        if not self._doubtful:  # who had what is held back is over
+            self._forget()
+
+    def _look(self, jobs: list[int], held: ByRank) -> None:
+        """Ask for each of *jobs* whether it is over, one after another; add what others have."""
+        if jobs:
+            asked = {"id": jobs[-1], "attrs": ["R", "eventlog"]}
+            then(self._handle, self._handle.rpc(TOLD, asked), self._on_look, jobs, held)
+        elif not self._sure:
+            self._inbox.put(lambda: self._know(held))
+        elif self._freed:
+            self._forget()
+
+    def _on_look(self, future: Any, jobs: list[int], held: ByRank) -> None:
+        jobid = jobs.pop()
+        try:
+            told = future.get()
+            if any(event["name"] == "clean" for event in told["eventlog"]):
+                raise ValueError("it is over")
+            add_held(held, held_in(held_of(told["R"]["execution"]).entries))
+        except (OSError, ValueError, KeyError, TypeError):  # the job manager knows no such job
+            self._doubtful.pop(jobid, None)
+            self._freed = True
+        self._look(jobs, held)
+
+    def _forget(self) -> None:
+        """Let the job manager forget its last answer, then ask.
+
+        It repeats that answer until something is allocated or freed, and for a job that ended
+        because of hello it frees nothing. Another hello makes it forget.
         """
         then(self._handle, ask_hello(self._handle), self._on_hello)
 
@@ -107,10 +176,6 @@ class HeldBack:
             self.ask()
         else:
             future.reset()
-
-    def _ask_again(self, wait: float) -> None:
-        self._wait = min(_RARELY, max(wait, self._least))
-        self._timer.set(self._wait)
 
     def _on_answer(self, future: Any, asked: float) -> Iterator[bool]:
         """Hold what is allocated and held by nobody else; yields true between steps.
@@ -128,18 +193,24 @@ class HeldBack:
                 some = held_of({"R_lite": R_lite[first : first + ENTRIES]})
                 add_held(allocated, held_in(some.entries))
                 yield True
-        except Exception as e:  # what is not known stays allocated
-            so = "" if self.known else ": no job starts until it is"
-            self._log.error(f"what is allocated is not known{so}: {e}")
+        except Exception as e:
+            self._log.error(f"what is allocated is not known: {e}")
+            if not self._sure:  # what is known of each job must do
+                self._look(list(self._doubtful), {})
             return
-        if not self.known:
-            yield from self._release(allocated)
+        self._sure = True
+        yield from self._release(allocated)
+        self._know(allocated)
+        if not self._pool.has_job(HELD_BACK):
+            self._timer.stop()
+            self._due = math.inf
+
+    def _know(self, allocated: ByRank) -> None:
+        """Hold what nobody else has of *allocated*; jobs may start from now on."""
         if self._hold(allocated) or not self.known:
             self.known = True
             self._ask_again(self._least)
             self._changed()
-        if not self._pool.has_job(HELD_BACK):
-            self._timer.stop()
 
     def _hold(self, allocated: ByRank) -> bool:
         """Hold what nobody else has of *allocated*; returns whether that has changed."""

@@ -29,6 +29,7 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.windows import WindowEntry
+from treepool.view.jobstory import NO_SCHEDULER
 from treepool.view.model import Drained, Job, drained_in
 from treepool.view.picture import Picture
 from treepool.view.status import Running
@@ -55,8 +56,8 @@ class Live:
     In ``pool``, everything that jobs hold is allocated; job ids below zero stand for jobs that this
     user may not see. ``held_back`` is in short form what the scheduler holds back for jobs whose R
     it cannot read. ``windows`` are those that are not over. ``rules`` has the policy and the depth
-    of queues, and as "" those of all others. Only sched-treepool has these three. ``scheduled`` is
-    false where no scheduler is loaded.
+    of queues, and as "" those of all others. Only sched-treepool has these three. ``stopped`` says
+    why no job starts at all, None if jobs do.
     """
 
     pool: Pool
@@ -66,7 +67,7 @@ class Live:
     held_back: str = ""
     drains: tuple[Drained, ...] = ()
     rules: Mapping[str, Any] = attrs.field(factory=dict)
-    scheduled: bool = True
+    stopped: Optional[str] = None
 
     @classmethod
     def now(cls, waiting: bool = False) -> Live:
@@ -81,14 +82,15 @@ class Live:
         asked = _asked(handle)
         jobs = sorted(listed.get_jobs(), key=lambda job: int(job["id"]))
         rules: Mapping[str, Any] = {}
-        scheduled = True
         if asked is None:
             R, scheduled = _resources(handle)
+            stopped = None if scheduled else NO_SCHEDULER
             pool = Pool(R)
             held = _held(handle, [job["id"] for job in jobs if "t_run" in job])
             ends = {int(job["id"]): float(job.get("expiration", 0)) for job in jobs}
         else:
             pool, held, ends, rules = asked
+            stopped = client.given_up(handle)
         unknown = {jobid for jobid in held if jobid < 0 or jobid == HELD_BACK}
         for jobid in held.keys() - unknown:
             here = Allocation(pool.inventory, held_on(pool.ranks, held[jobid]), 1)
@@ -109,7 +111,7 @@ class Live:
         jobs_now = tuple(_job(job, held) for job in jobs)
         kept = short_form(held.get(HELD_BACK, ()))
         drains = drained_in(reasons, pool)
-        return cls(pool, jobs_now, drained, windows, kept, drains, rules, scheduled)
+        return cls(pool, jobs_now, drained, windows, kept, drains, rules, stopped)
 
     @property
     def picture(self) -> Picture:

@@ -8,21 +8,43 @@ soon. Passes are asked for by ``start_schedule``, which flux-core lets a subclas
 
 from __future__ import annotations
 
-from contextlib import suppress
-from errno import EINVAL
+import syslog
+from errno import EINVAL, ENOSYS
 from typing import Any, Callable, Mapping
 
 from flux.job import JobID, job_raise_async
 from flux.scheduler import AllocRequest, Scheduler
 
+from treepool.errors import PoolConflict
 from treepool.flux import usertexts
-from treepool.flux.callbacks import Timer, answered, then
+from treepool.flux.callbacks import Timer, answered, report, then
 from treepool.flux.garbage import let_go
 from treepool.flux.hello import held_of, read_held, running_jobs
-from treepool.flux.runner import Inbox, Runner
+from treepool.flux.runner import TURN, Inbox, Runner
+
+#: Private names of flux-core's Scheduler that are overridden or used here (doc/upstream.md).
+PRIVATE = (
+    "_acquire_resources",
+    "_alloc_commit_continuation",
+    "_apply_resource_update",
+    "_handle_alloc",
+    "_handle_cancel",
+    "_handle_free",
+    "_handle_prioritize",
+    "_handle_stats_get",
+    "_pending_args",
+    "_sched_hello",
+    "_sched_ready",
+)
 
 #: Seconds that the module waits at unload for allocations that are being written.
 _LAST_WORDS = 10.0
+
+#: Why a job is denied that has resources by its R, and not by its events.
+_HAS_R = (
+    "a scheduler that crashed has written its R, and Flux would refuse to allocate it again: "
+    "submit it once more"
+)
 
 
 class Unusable(OSError):
@@ -40,9 +62,15 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
     def __init__(self, h: Any, *args: str) -> None:
         usertexts.allow()  # a request that cannot be read ends the module
         super().__init__(h, *args)
+        missing = [n for n in PRIVATE if not hasattr(Scheduler, n) and n not in vars(self)]
+        if missing:
+            names = ", ".join(missing)
+            text = f"flux.scheduler.Scheduler of this flux-core has no {names} (doc/upstream.md)"
+            h.log(syslog.LOG_ERR, text)
+            raise OSError(ENOSYS, text)
         self.runner = Runner(h, self.idle)
         self.inbox = Inbox(h, self.runner, self.start_schedule)
-        #: How many series of requests to cancel are not done yet: no job may start.
+        #: How many series of requests to cancel are done in part: no job may start.
         self.cancelling = 0
         #: Whether more of the last series may be on their way.
         self._asking = False
@@ -50,13 +78,20 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self.users: dict[int, int] = {}
         #: How many allocations are being written to the KVS.
         self._committing = 0
-        #: Whether this module is being unloaded.
-        self.ending = False
+        #: The requests that arrived, are not taken yet and not cancelled, by job.
+        self._coming: dict[int, Any] = {}
+        #: The last job that was submitted before this scheduler was ready.
+        self._last_before = 0
+        #: Whether this module takes requests; whether it is being unloaded.
+        self._is_ready = self.ending = False
 
     # -- for the subclass
 
     def begin(self) -> None:
         """The pool is made; raises ValueError, once it is logged, if it cannot be used."""
+
+    def doubt(self, jobid: int) -> None:
+        """Job *jobid* has resources that the pool does not record, or not all of them."""
 
     def ready(self) -> None:
         """The job manager knows that this scheduler is ready."""
@@ -85,19 +120,24 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
     def run(self) -> None:
         """Run until the module is unloaded and no allocation is on its way.
 
-        It ends at once if it cannot use R or an option. That is no error for Flux: one of a running
-        module would end the broker.
+        It ends at once if it cannot use R or an option, or at an error of its own. That is no error
+        for Flux: one of a running module would end the broker, and with it all jobs.
         """
-        with suppress(Unusable):
+        try:
             super().run()
-            self.ending = True
-            self.runner.stop()
+        except Unusable:
+            return
+        except Exception as e:
+            report(self.handle, e, "this scheduler ends, jobs run on")
+        self.ending = True
+        self.runner.stop()
+        if self._is_ready:
             self.end()
-            if self._committing:
-                stop = Timer(self.handle, self.stop)
-                stop.set(_LAST_WORDS)
-                self.handle.reactor_run()
-                stop.stop()
+        if self._committing:
+            stop = Timer(self.handle, self.stop)
+            stop.set(_LAST_WORDS)
+            self.handle.reactor_run()
+            stop.stop()
 
     def _acquire_resources(self) -> None:  # no hook between the pool and hello, nor for its errors
         try:
@@ -115,18 +155,23 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
                 has = read_held(told, R, events)
             except (OSError, ValueError) as e:
                 self.log.error(f"hello: {name}: its R cannot be read: {e}")
+                self.doubt(jobid)
                 continue
             try:
                 self.hello(jobid, told["priority"], told["userid"], told["t_submit"], has)
-            except Exception as e:
+            except PoolConflict as e:
                 self.log.error(f"hello: {name} is ended: {e}")
+                self.doubt(jobid)
                 why = "failed to reallocate R for running job"
                 raised = job_raise_async(self.handle, jobid, "scheduler-restart", 0, why)
                 then(self.handle, raised, lambda future: future.get())
 
     def _sched_ready(self) -> None:  # no hook after it
+        submitted = self.handle.rpc("job-manager.getinfo").get()
+        self._last_before = submitted.get("max_jobid", 0)
         super()._sched_ready()
         self.ready()
+        self._is_ready = True
 
     # -- what arrives
 
@@ -137,13 +182,21 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         super()._apply_resource_update(self.usable(data))
 
     def _handle_alloc(self, msg: Any) -> None:  # no hook: acted on later
-        self._act_later(self._take_alloc, msg)
+        told = msg.payload
+        self._coming[told["id"]] = msg
+        if told["id"] > self._last_before:
+            self.inbox.put(lambda: self._take_alloc(msg, told))
+            return
+        # The job manager would refuse to allocate a job that has an R, and then all others.
+        asked = self.handle.rpc("job-manager.getattr", {"id": told["id"], "attrs": ["R"]})
+        self.inbox.put_answer(asked, lambda answer: self._take_old(msg, told, answer))
 
     def _handle_free(self, msg: Any) -> None:  # no hook, as for alloc
         self._act_later(self._take_free, msg)
 
     def _handle_cancel(self, msg: Any) -> None:  # no hook, as for alloc
         self._await_cancels()
+        self._coming.pop(msg.payload["id"], None)
         self._act_later(lambda _, told: self.cancel(told["id"]), msg)
 
     def _handle_prioritize(self, msg: Any) -> None:  # no hook, as for alloc
@@ -158,11 +211,26 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
     def _take_alloc(self, msg: Any, told: Any) -> None:
         names = "id", "priority", "userid", "t_submit", "jobspec"
         request = AllocRequest(self, msg)
+        if self._coming.get(told["id"]) is not msg:  # who changes a job all the time costs little
+            request.cancel()
+            return
+        del self._coming[told["id"]]
         try:
             self.alloc(request, *(told[name] for name in names))
         except Exception as e:
-            request.deny(f"the scheduler failed on this job: {e}")
+            request.deny(failure(e))
             raise
+
+    def _take_old(self, msg: Any, told: Any, answer: Any) -> None:
+        """Take the request of a job that was there before this scheduler: it must have no R."""
+        try:
+            answer.get()
+        except OSError:
+            self._take_alloc(msg, told)
+        else:
+            self._coming.pop(told["id"], None)
+            self.log.error(f"{JobID(told['id']).f58} is denied: {_HAS_R}")
+            AllocRequest(self, msg).deny(_HAS_R)
 
     def _take_free(self, msg: Any, told: Any) -> None:
         self.free(told["id"], held_of(told["R"]["execution"]), told.get("final", False))
@@ -173,19 +241,23 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         When a queue is stopped, the job manager cancels one pending request after another. A pass
         between two of them would start jobs that those cancelled first were holding back. All
         arrive before the answer to a question that is asked now. Those that arrive after the answer
-        are another series, even if the first one still waits in the inbox.
+        are another series.
         """
         if not self._asking:
             self._asking = True
-            self.cancelling += 1
+            self.inbox.put(self._begin_cancels)
             then(self.handle, self.handle.rpc("job-manager.getinfo"), self._on_cancels)
+
+    def _begin_cancels(self) -> None:
+        self.cancelling += 1
 
     def _on_cancels(self, _future: Any) -> None:
         self._asking = False
         self.inbox.put(self._end_cancels)
 
-    def _end_cancels(self) -> None:
+    def _end_cancels(self) -> object:
         self.cancelling -= 1
+        return TURN  # no series is done in part now: that is when others may work
 
     # -- allocations
 
@@ -200,3 +272,8 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self._committing -= 1
         if self.ending and not self._committing:
             self.stop()
+
+
+def failure(error: Exception) -> str:
+    """What a user is told where *error*, which is treepool's own, ends his job."""
+    return f"the scheduler failed on this job: {type(error).__name__}: {error}"

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Optional
 
 from flux.constants import FLUX_POLLIN
 
-from treepool.flux.callbacks import Timer, report
+from treepool.flux.callbacks import Timer, report, then
 
 #: Seconds that a task works at a time; it ends the step that it began.
 SLICE = 0.002
@@ -30,6 +30,9 @@ _AGAIN = 1.0
 
 #: Seconds that work waits for what should come before it.
 _LONG = 0.1
+
+#: What is returned in the inbox for an answer that has not arrived, and for giving others a turn.
+_ABSENT, TURN = object(), object()
 
 #: Steps of work. Each yields None if there is more to do now, or for how many seconds there is
 #: nothing to do: 0 only gives the other tasks their turn.
@@ -155,6 +158,17 @@ class Inbox:
         self._waiting.append(act)
         self._task.wake()
 
+    def put_answer(self, future: Any, act: Callable[[Any], object]) -> None:
+        """Call *act* with *future* in its turn, which does not come before that is fulfilled."""
+        arrived: list[Any] = []
+
+        def arrive(future: Any) -> None:
+            arrived.append(future)
+            self._task.wake()
+
+        then(self._handle, future, arrive)
+        self.put(lambda: act(arrived[0]) if arrived else _ABSENT)
+
     def emptied(self) -> Iterator[None]:
         """Yields until all is done that is here now."""
         end = self._count + len(self._waiting)
@@ -163,16 +177,20 @@ class Inbox:
 
     def _work(self) -> Work:
         while self._waiting:
-            if not self._does_more(self._waiting[0]):
+            more = self._does_more(self._waiting[0])
+            if more is _ABSENT:
+                yield math.inf
+                continue
+            if not more or more is TURN:
                 self._waiting.popleft()
                 self._count += 1
             self._done()
-            yield None
+            yield 0.0 if more is TURN else None
 
-    def _does_more(self, act: Callable[[], object]) -> bool:
+    def _does_more(self, act: Callable[[], object]) -> object:
         """Do some of it; whether there is more. If it fails, others must not wait for it."""
         try:
-            return bool(act())
+            return act()
         except Exception as e:
             report(self._handle, e)
             return False

@@ -15,10 +15,11 @@ from flux.brokermod import request_handler
 from flux.job import JobID
 
 from treepool import __version__
-from treepool.errors import InvalidOption, InvalidWindow
+from treepool.errors import InvalidOption, InvalidWindow, PoolConflict
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
-from treepool.flux.callbacks import answered, payload_of
+from treepool.flux.attached import Attached
+from treepool.flux.callbacks import answered, payload_of, report
 from treepool.flux.config import Configuration, refusal
 from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
@@ -26,7 +27,7 @@ from treepool.flux.history import History
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool
-from treepool.flux.protocol import Protocol
+from treepool.flux.protocol import Protocol, failure
 from treepool.flux.runner import Precedence, Work
 from treepool.flux.submissions import Submission, Submissions
 from treepool.flux.topology import Topology
@@ -43,6 +44,12 @@ _PAUSE = 10
 
 #: Seconds that passes wait at most for requests to cancel, so that who cancels stops nobody.
 _CANCELS = 5.0
+
+#: Seconds that passes wait at most for changes of jobs, so that who changes his stops nobody.
+_CHANGES = 0.25
+
+#: Seconds between two looks at the clock while jobs wait: it may be set, or a machine suspended.
+_LOOK = 5.0
 
 
 class TreepoolScheduler(Protocol):
@@ -62,6 +69,7 @@ class TreepoolScheduler(Protocol):
             raise
         self._use_flux_options()
         self._precedence, self._cancels = Precedence(), Precedence(_CANCELS)
+        self._changes = Precedence(_CHANGES)
 
     @property
     def pool(self) -> Pool:
@@ -112,7 +120,11 @@ class TreepoolScheduler(Protocol):
             self._configuration,
             self.inbox,
             super().feasibility_check,
+            self._fail,
             self._numbers,
+        )
+        self._attached = Attached(
+            h, self.inbox, self._submissions.last, self._submissions.__contains__, self._on_lost
         )
         self._held_back = HeldBack(h, log, pool, self.inbox, self.start_schedule)
         self._answers = Answers(h, runner, self)
@@ -160,15 +172,19 @@ class TreepoolScheduler(Protocol):
     # -- jobs that are already running
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
-        """Take over a job that holds *R*, a ResourceSet; raises if the pool lacks some of that."""
+        """Take over a job that holds *R*, a ResourceSet; raises PoolConflict if the pool cannot."""
         try:
             super().hello(jobid, priority, userid, t_submit, R)
-        except Exception:
+        except PoolConflict:
             if self.pool.has_job(jobid):  # in part: it ends, and what it has is held back
                 self.pool.free(jobid)
             raise
         self._held_back.add(jobid, R)
         self.queue.follow()
+
+    def doubt(self, jobid: int) -> None:
+        """Hold back what a job has until it is over."""
+        self._held_back.doubt(jobid)
 
     def ready(self) -> None:
         """The job manager knows that this scheduler is ready."""
@@ -199,6 +215,7 @@ class TreepoolScheduler(Protocol):
             self._held_back.give_back(jobid, None if final else R.mask)
         if not self.pool.has_job(jobid):
             self.users.pop(jobid, None)
+            self._attached.ended(jobid)
         self._held_back.freed()
 
     def cancel(self, jobid: int) -> None:
@@ -264,7 +281,9 @@ class TreepoolScheduler(Protocol):
     @property
     def _may_pass(self) -> bool:
         """Whether a pass may go on now; what is in its way asks for a pass when that is done."""
-        if not self._held_back.known or self._cancels.waits(self.cancelling > 0):
+        if self._attached.lost or not self._held_back.known:
+            return False
+        if self._cancels.waits(self.cancelling > 0):
             return False
         # The first job of the queue may be among what the scheduler was told.
         return not self._precedence.waits(bool(self.inbox))
@@ -272,15 +291,29 @@ class TreepoolScheduler(Protocol):
     def schedule(self) -> Work:
         """Start and reserve what can be, in steps of a few milliseconds."""
         self.queue.follow()
-        work = self._numbers.passes.timed(self.queue.run())
+        changes = self._submissions
+        work = self._pass()
         while self._may_pass:
-            if not self._submissions.apply() and next(work, self) is self:
-                self._passes.wake(self.queue.next_time - time.time())
-                self._annotator.changed()
-                self._annotations.wake()
-                self._estimates.wake()
-                return
+            if self._changes.waits(changes.is_behind):
+                changes.apply()
+            elif next(work, self) is self:
+                if not changes.is_behind:
+                    self._rest()
+                    return
+                changes.apply()
+                work = self._pass()
             yield None
+
+    def _pass(self) -> Iterator[None]:
+        return self._numbers.passes.timed(self.queue.run())
+
+    def _rest(self) -> None:
+        """A pass has ended: wait until it is time for the next one, and tell the jobs of it."""
+        wait = self.queue.next_time - time.time()
+        self._passes.wake(min(wait, _LOOK) if self.queue.jobs else wait)
+        self._annotator.changed()
+        self._annotations.wake()
+        self._estimates.wake()
 
     def started(self, job: Waiting, allocation: Allocation, how: str) -> None:
         """Send a job's R on its way; if that fails, the job holds nothing and is answered."""
@@ -292,6 +325,7 @@ class TreepoolScheduler(Protocol):
         if passed is not None:
             annotations["backfill"] = JobID(passed.jobid).f58
         request = self._submissions[job.jobid].request
+        self._attached.started(job.jobid)
         request.success(AllocatedR(allocation), {"sched": annotations})
         self.users[job.jobid] = self._submissions.leave(job.jobid).userid
         self._numbers.placed += 1
@@ -302,10 +336,19 @@ class TreepoolScheduler(Protocol):
 
     def failed(self, job: Waiting, error: Exception) -> None:
         """Deny a job on which the scheduler failed; it would hold up all others."""
-        self.log.error(f"{JobID(job.jobid).f58}: {type(error).__name__}: {error}")
+        self._fail(job.jobid, error)
+
+    def _fail(self, jobid: int, error: Exception) -> None:
+        report(self.handle, error, JobID(jobid).f58)
         self._numbers.failed += 1
-        request = self._submissions.leave(job.jobid).request
-        request.deny(f"the scheduler failed on this job: {error}")
+        self._submissions.leave(jobid).request.deny(failure(error))
+
+    def _on_lost(self) -> None:
+        """The job manager takes no more allocations."""
+        self.log.error(
+            "the job manager has given this scheduler up (its own messages say why): no job starts "
+            "until the scheduler is loaded again (flux module reload sched-treepool)"
+        )
 
     # -- what waiting jobs are told
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Op
 
 import attrs
 
+from treepool.errors import InfeasibleRequest, InvalidInput
 from treepool.flux.config import Configuration
 from treepool.flux.numbers import Numbers
 from treepool.placement.plan.jobs import Place, Waiting
@@ -99,8 +100,9 @@ class Submission:
 class Submissions:
     """The jobs that are not over yet, and feasibility checks, which wait for topology, too.
 
-    *answer* is called for each check when its meaning is clear. What was deferred is done in its
-    turn in *inbox*; *numbers* count those that are denied.
+    *answer* is called for each check when its meaning is clear, and *failed* for a job on which
+    treepool itself fails. What was deferred is done in its turn in *inbox*; *numbers* count those
+    that are denied.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class Submissions:
         configuration: Configuration,
         inbox: Inbox,
         answer: Callable[[Any, Mapping[str, Any]], None],
+        failed: Callable[[int, Exception], None],
         numbers: Numbers,
     ) -> None:
         self._handle = handle
@@ -121,6 +124,7 @@ class Submissions:
         self._configuration = configuration
         self._inbox = inbox
         self._answer = answer
+        self._failed = failed
         self._numbers = numbers
         self._jobs: dict[int, Submission] = {}
         #: Those that are deferred, by the ranks that they wait for (bitmask), and those that are
@@ -130,13 +134,20 @@ class Submissions:
         self._ready: list[Heap] = []
         #: Jobs in the queue that are to be judged again; None if all are judged.
         self._outdated: Optional[deque[int]] = None
-        #: Jobs that have another priority than in the queue.
-        self._moved: dict[int, None] = {}
+        #: Jobs that have another priority than in the queue, by user.
+        self._moved: dict[int, dict[int, None]] = {}
         #: Feasibility checks, and the ranks that each waits for.
         self._checks: list[tuple[Any, Mapping[str, Any], int]] = []
 
     def __getitem__(self, jobid: int) -> Submission:
         return self._jobs[jobid]
+
+    def __contains__(self, jobid: int) -> bool:
+        return jobid in self._jobs
+
+    def last(self) -> Optional[int]:
+        """The job that came last; None if there is none."""
+        return next(reversed(self._jobs), None)
 
     @property
     def deferred(self) -> int:
@@ -191,7 +202,7 @@ class Submissions:
                 continue
             submission.priority = priority
             if submission.heap is None:
-                self._moved[jobid] = None
+                self._moved.setdefault(submission.userid, {})[jobid] = None
             else:
                 heappush(submission.heap, submission.place)
 
@@ -271,8 +282,10 @@ class Submissions:
                 submission.t_submit,
             )
             self._queue.add(job)
+        except (InvalidInput, InfeasibleRequest) as e:
+            self._deny(submission, str(e))
         except Exception as e:  # a user's jobspec must not affect other jobs, whatever it breaks
-            self._deny(submission, str(e) or type(e).__name__)
+            self._failed(submission.jobid, e)
 
     def refuse(self, jobid: int, reason: str) -> None:
         """Deny a job that left the queue because it can never run."""
@@ -290,8 +303,9 @@ class Submissions:
 
     def leave(self, jobid: int) -> Submission:
         """Forget a job that is over; returns its submission."""
-        self._moved.pop(jobid, None)
-        return self._jobs.pop(jobid)
+        submission = self._jobs.pop(jobid)
+        self._moved.get(submission.userid, {}).pop(jobid, None)
+        return submission
 
     # -- changes of all that wait
 
@@ -299,11 +313,16 @@ class Submissions:
         """Let ``apply`` judge all waiting jobs again, which may ask for something else now."""
         self._outdated = deque(self._queue.jobs)
 
-    def apply(self) -> bool:
-        """Do one step of what concerns all jobs; returns whether there was something to do.
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something for ``apply`` to do."""
+        return bool(self._moved) or self._outdated is not None
 
-        No pass may come before the last of them: it could start a job that one ahead of it, which
-        is to be judged again, holds back.
+    def apply(self) -> None:
+        """Do one step of what concerns all jobs, for one user after another.
+
+        A pass before the last of them could start a job that one ahead of it, which is to be judged
+        again, holds back.
         """
         if self._outdated:
             self._take_out(self._outdated.popleft())
@@ -311,11 +330,12 @@ class Submissions:
             self._outdated = None
             self.release()
         elif self._moved:
-            jobid, _ = self._moved.popitem()
-            self._queue.prioritize(jobid, self._jobs[jobid].priority)
-        else:
-            return False
-        return True
+            user = next(iter(self._moved))
+            jobs = self._moved.pop(user)
+            if jobs:
+                jobid, _ = jobs.popitem()
+                self._moved[user] = jobs
+                self._queue.prioritize(jobid, self._jobs[jobid].priority)
 
     def _take_out(self, jobid: int) -> None:
         """Take a job out of the queue, if it is still there, to be judged again."""

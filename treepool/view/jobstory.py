@@ -27,10 +27,13 @@ _NO_ESTIMATE = {
     "search": "the search for a place was given up",
 }
 
-#: Why a queue is stopped, in Flux's words, where no scheduler is loaded.
-_OFFLINE = "Scheduler is offline"
+#: Why no job starts.
+NO_SCHEDULER = "no scheduler is loaded"
 
-#: Why a queue is stopped that Flux does not know any more.
+#: Why a queue is stopped: no scheduler is loaded (Flux's words); the job manager takes nothing from
+#: the one that is loaded; Flux does not know the queue any more.
+OFFLINE = "Scheduler is offline"
+GIVEN_UP = "the job manager has given the scheduler up, see flux dmesg"
 GONE = "the configuration does not have it any more"
 
 #: How a job that is over ended.
@@ -158,15 +161,20 @@ def _queue(name: str) -> str:
 
 
 def _stopped(queue: str, parent: str, why: str) -> str:
-    if why == _OFFLINE:
-        return "no scheduler is loaded"
+    if why == OFFLINE:
+        return NO_SCHEDULER
+    if why == GIVEN_UP:
+        return why
     which = f"queue {plain(parent)}, the parent of {plain(queue)}," if parent else _queue(queue)
     return f"{which} is stopped{_why(why)}"
 
 
 def _until_started(queue: str, why: str) -> str:
-    if why == _OFFLINE:
+    if why == OFFLINE:
         return "next: nothing, until an administrator loads one (flux module load sched-treepool)"
+    if why == GIVEN_UP:
+        again = "flux module reload sched-treepool"
+        return f"next: nothing, until an administrator loads it again ({again})"
     if why == GONE:
         return "next: nothing, until the configuration has it again (flux config reload)"
     start = f"flux queue start {plain(queue)}".rstrip()

@@ -68,7 +68,9 @@ class JobManager:
             "resource.acquire": self.acquire,
             "job-manager.sched-hello": self.hello,
             "job-manager.sched-ready": self.ready,
-            "job-manager.getinfo": lambda payload: [{}],
+            "job-manager.getinfo": lambda payload: [{"max_jobid": max(self.jobs, default=0)}],
+            "job-manager.getattr": self.attributes,
+            "job-manager.alloc-query": lambda payload: [{"alloc_pending": self.asked}],
             "job-manager.resource-status": self.allocated,
         }
         handle.on_commit, handle.on_answer = self.committed, self.answered
@@ -102,6 +104,18 @@ class JobManager:
             if len(job.held) > 1 and self.handle.chance and self.handle.chance.random() < 0.5:
                 del job.held[min(job.held)]
         return [{"count": 0}]
+
+    @property
+    def asked(self):
+        """How many requests have no answer."""
+        return sum(job.waits and not job.cancelled for job in self.jobs.values())
+
+    def attributes(self, payload):
+        """The R of a job that has resources, and the events that matter."""
+        job = self.jobs[payload["id"]]
+        if not job.held:
+            return [OSError(errno.ENOENT, "R is NULL")]
+        return [{"R": job.R, "eventlog": [{"name": "alloc"}]}]
 
     def allocated(self, payload):
         going = {(id(job), rank) for job, ranks in self.on_their_way.values() for rank in ranks}

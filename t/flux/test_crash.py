@@ -1,0 +1,223 @@
+"""A crash between an R and its event, and errors of treepool's own, end no job that runs."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from broker import Instance
+
+#: As in a system instance, jobs outlive the instance.
+OUTLIVE = {"FLUX_DISABLE_JOB_CLEANUP": "1"}
+
+DENIED = "a scheduler that crashed has written its R"
+
+#: Is the scheduler's peer for a moment: when it leaves, the job manager takes no more allocations.
+INTRUDER = (
+    "import flux; flux.Flux().rpc('job-manager.sched-ready', {'mode': 'unlimited'}, nodeid=0).get()"
+)
+
+#: How many jobs have an R, and how many of these the event that goes with it.
+COUNT = """
+import flux
+from flux.job import JobID, job_list
+handle, jobs, allocated = flux.Flux(), 0, 0
+for job in job_list(handle, max_entries=0, attrs=["state"]).get_jobs():
+    try:
+        flux.kvs.get(handle, JobID(job["id"]).kvs + ".R")
+    except OSError:
+        continue
+    asked = {"id": job["id"], "keys": ["eventlog"], "flags": 0}
+    jobs += 1
+    allocated += '"alloc"' in handle.rpc("job-info.lookup", asked).get()["eventlog"]
+print(jobs, allocated)
+"""
+
+#: Loads sched-treepool with one line of Python in it that breaks something.
+PLANTED = """
+import flux.scheduler
+import TreePool  # makes treepool importable
+{}
+from treepool.flux.sched import mod_main
+"""
+
+
+def R_of(cores):
+    children = {"core": cores}
+    execution = {"R_lite": [{"rank": "0", "children": children}], "nodelist": ["n0"]}
+    return json.dumps({"version": 1, "execution": {**execution, "starttime": 0, "expiration": 0}})
+
+
+def write_R(instance, job, cores):
+    """Let the KVS have an R of *job*, as after a crash before the job manager was told."""
+    key = f"{instance.flux('job', 'id', '--to=kvs', job)}.R"
+    instance.flux("kvs", "put", "--raw", f"{key}=-", stdin=R_of(cores))
+
+
+def submit_many(instance, number, seconds=0.1):
+    simulated = f"--setattr=system.exec.test.run_duration={seconds}s"
+    instance.flux("submit", "--quiet", f"--cc=1-{number}", simulated, "-n1", "true")
+
+
+def with_R(instance):
+    """How many jobs have an R, and how many of these were allocated."""
+    return tuple(map(int, instance.flux("python", "-c", COUNT).split()))
+
+
+def ended(instance):
+    """How many jobs ended in which way."""
+    return Counter(instance.flux("jobs", "-a", "-c0", "-no", "{status}").split())
+
+
+@pytest.fixture
+def crashed(tmp_path):
+    """Starts an instance of eight cores again in which jobs wait of which some have an R already.
+
+    Gets the cores in these Rs, and how many other jobs there are; returns the jobs with an R.
+    """
+    options = [f"-Sstatedir={tmp_path}"]
+    begun = []
+
+    def start(cores, others):
+        with Instance(1, 8, 0, env=OUTLIVE, options=options) as before:
+            before.flux("queue", "stop", "--quiet")
+            bad = [before.submit("-n1") for _ in cores]
+            if others:
+                submit_many(before, others)
+            for job, ids in zip(bad, cores):
+                write_R(before, job, ids)
+        after = Instance(1, 8, 0, env=OUTLIVE, options=options)
+        begun.append(after)
+        after.load("sched-treepool")
+        return after, bad
+
+    yield start
+    for instance in begun:
+        instance.cancel_all()
+        instance.close()
+
+
+@pytest.mark.parametrize("cores", [["0"], ["0", "0"], ["0-3", "2-5", "9"]])
+def test_a_job_that_has_an_R_already_is_denied_and_all_others_run(crashed, cores):
+    instance, bad = crashed(cores, 40)
+    instance.flux("queue", "start", "--quiet")
+    for job in bad:
+        assert DENIED in instance.wait(job, "exception")["note"]
+    instance.flux("queue", "drain", "--timeout=30")
+    assert ended(instance) == {"COMPLETED": 40, "FAILED": len(bad)}
+    assert instance.soon(lambda: instance.resources("free") == (1, 8, 0))
+
+
+def test_two_Rs_of_the_same_cores_keep_no_other_job_from_starting(crashed):
+    instance, bad = crashed(["0", "0"], 0)
+    for job in bad:
+        instance.flux("job", "urgency", job, "hold")  # the scheduler does not get to see them
+    instance.flux("queue", "start", "--quiet")
+    instance.wait(instance.submit("-n1", "-c8"), "alloc")
+
+
+def test_what_the_job_manager_cannot_add_up_is_held_back_of_each_job_alone(crashed):
+    instance, bad = crashed(["0", "0"], 0)
+    for job in bad:
+        instance.flux("job", "urgency", job, "hold")
+    instance.flux("queue", "start", "--quiet")
+    running = instance.submit("-n1", "-c5")
+    instance.wait(running, "alloc")
+    key = f"{instance.flux('job', 'id', '--to=kvs', running)}.R"
+    instance.flux("kvs", "unlink", key)
+    instance.load("sched-treepool")
+    instance.wait(instance.submit("-n1", "-c3"), "alloc")
+    waiting = instance.submit("-n1", "-c1")
+    instance.settle()
+    assert instance.state(waiting) == "S"
+    assert instance.state(running) == "R"
+    instance.flux("cancel", running)
+    instance.wait(waiting, "alloc", timeout=40)
+
+
+def test_a_scheduler_that_the_job_manager_has_given_up_starts_nothing_and_says_so():
+    with Instance(1, 8, 0) as instance:
+        instance.load("sched-treepool")
+        instance.flux("resource", "drain", "0")
+        submit_many(instance, 60)
+        last = instance.submit("-n1")
+        instance.settle()
+        instance.flux("python", "-c", INTRUDER)
+        instance.flux("resource", "undrain", "0")
+        assert instance.soon(lambda: "has given this scheduler up" in instance.log())
+        jobs, _ = with_R(instance)
+        assert 0 < jobs < 30, "it stopped soon"
+        instance.settle()
+        assert with_R(instance)[0] == jobs
+        said = instance.run("treepool", "explain", "--job", last).stdout
+        assert "the job manager has given the scheduler up" in said
+        assert "flux module reload sched-treepool" in said
+        said = instance.run("treepool", "explain", "--instance", "slot/core=1").stdout
+        assert "the job manager has given the scheduler up" in said
+        assert "the job manager has given the scheduler up" in instance.flux("treepool", "status")
+        instance.load("sched-treepool")
+        instance.wait(last, "alloc")
+        instance.flux("cancel", last)
+        instance.flux("queue", "drain", "--timeout=30")
+        assert ended(instance) == {"COMPLETED": 60, "CANCELED": 1}
+
+
+@pytest.fixture
+def planted(small, idle, tmp_path):
+    """Loads a broken sched-treepool while a job runs, which must go on; returns the instance."""
+    small.load("sched-treepool")
+    small.first = small.submit("-n1")
+    small.wait(small.first, "alloc")
+
+    def load(line):
+        script = tmp_path / "planted.py"
+        script.write_text(PLANTED.format(line))
+        small.flux("module", "remove", "sched-treepool")
+        small.flux("dmesg", "-C")
+        small.run("module", "load", "--name=sched-treepool", script)
+        return small
+
+    yield load
+    if "sched-treepool" in small.flux("module", "list"):
+        small.flux("module", "remove", "sched-treepool")
+    assert small.state(small.first) == "R", "no job ends because treepool fails"
+    small.load("sched-treepool")
+    job = small.submit("-n1")
+    small.wait(job, "alloc")
+    assert small.placed(job) != small.placed(small.first)
+
+
+FOLLOW = "import treepool.placement.plan.queue as q; q.Queue.follow = lambda self: {}['planted']"
+ADD = "import treepool.flux.heldback as h; h.HeldBack.add = lambda *_: {}['planted']"
+ASK = "import treepool.flux.heldback as h; h.HeldBack.ask = lambda *_: {}['planted']"
+PARSE = (
+    "import treepool.placement.pool as p; "
+    "p.Pool.parse_resource_request = lambda self, spec: spec['planted']"
+)
+RENAMED = (
+    "S = flux.scheduler.Scheduler; S._acquire = S._acquire_resources; del S._acquire_resources"
+)
+
+
+@pytest.mark.parametrize("line", [FOLLOW, ADD, ASK], ids=["follow", "add", "ask"])
+def test_an_error_of_treepool_at_its_load_ends_the_module_alone(planted, line):
+    instance = planted(line)
+    assert instance.soon(lambda: "sched-treepool" not in instance.flux("module", "list"))
+    assert "jobs run on" in instance.log() and "KeyError: 'planted'" in instance.log()
+    assert "scheduler-restart" not in instance.flux("job", "eventlog", instance.first)
+
+
+def test_an_error_of_treepool_at_a_job_is_logged_with_its_place_and_counted(planted):
+    instance = planted(PARSE)
+    job = instance.submit("-n1")
+    note = instance.wait(job, "exception")["note"]
+    assert note == "the scheduler failed on this job: KeyError: 'planted'"
+    assert f"{job} (<string>:" in instance.log() or f"{job} (planted.py:" in instance.log()
+    stats = json.loads(instance.flux("module", "stats", "sched-treepool"))
+    assert stats["jobs"]["failed"] == 1
+
+
+def test_a_flux_that_lacks_a_private_name_is_told_by_that_name(planted):
+    instance = planted(RENAMED)
+    assert "has no _acquire_resources" in instance.log()
+    assert "sched-treepool" not in instance.flux("module", "list")

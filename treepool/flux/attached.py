@@ -1,0 +1,74 @@
+"""Whether the job manager still takes allocations: when it is asked, and what follows if not.
+
+The job manager gives a scheduler up at an answer that it does not expect. It does not say so, and
+keeps the connection: each later allocation comes back at once as a final free, and what is
+annotated is lost. Without a check the scheduler would write an R for each job that waits, one after
+another, on the same cores.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Optional
+
+from treepool.flux.runner import Inbox
+
+#: The RPC that counts the requests that the job manager has sent and that have no answer.
+ASKED = "job-manager.alloc-query"
+
+#: Seconds: a job that ends so soon after its start may have come back.
+_SOON = 1.0
+
+
+class Attached:
+    """Asks the job manager when a job may have come back.
+
+    *waiting* returns a job whose request has no answer yet, and whether a job is such a one.
+    *inbox* has what the job manager sent before its answer, and *lost* is called once.
+    """
+
+    def __init__(
+        self,
+        handle: Any,
+        inbox: Inbox,
+        last_waiting: Callable[[], Optional[int]],
+        waits: Callable[[int], bool],
+        lost: Callable[[], None],
+    ) -> None:
+        self._handle = handle
+        self._inbox = inbox
+        self._last_waiting = last_waiting
+        self._waits = waits
+        self._on_lost = lost
+        #: The jobs that started a moment ago, and when (monotonic seconds).
+        self._young: dict[int, float] = {}
+        self._asking = False
+        #: Whether the job manager takes no more allocations.
+        self.lost = False
+
+    def started(self, jobid: int) -> None:
+        """Job *jobid* is about to start."""
+        now = time.monotonic()
+        while self._young:
+            first = next(iter(self._young))
+            if self._young[first] > now - _SOON:
+                break
+            del self._young[first]
+        self._young[jobid] = now
+
+    def ended(self, jobid: int) -> None:
+        """Job *jobid* gives back the last of what it has."""
+        began, waiting = self._young.pop(jobid, None), self._last_waiting()
+        if began is None or waiting is None or self._asking or self.lost:
+            return
+        if time.monotonic() < began + _SOON:
+            self._asking = True
+            asked = self._handle.rpc(ASKED)
+            self._inbox.put_answer(asked, lambda answer: self._judge(answer, waiting))
+
+    def _judge(self, answer: Any, waiting: int) -> None:
+        """The request of job *waiting* has no answer: has the job manager forgotten it?"""
+        self._asking = False
+        if answer.get()["alloc_pending"] == 0 and self._waits(waiting):
+            self.lost = True
+            self._on_lost()
