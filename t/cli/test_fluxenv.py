@@ -24,7 +24,7 @@ def after(exports, variable, **environment):
 
 
 def test_the_exports_go_in_front_of_what_is_set_and_behind_the_path():
-    exports = site.exports(HOME, Path("/opt/tree pool/bin"))
+    exports = "\n".join(site.exports(HOME, Path("/opt/tree pool/bin")))
     for name, path in site.variables(HOME).items():
         assert after(exports, name) == str(path)
         assert after(exports, name, **{name: "/mine:/ours"}) == f"{path}:/mine:/ours"
@@ -36,7 +36,7 @@ def test_only_variables_of_flux_are_set():
 
 
 def test_the_drop_in_quotes_as_systemd_reads():
-    lines = site.systemd(Path('/opt/50% "x"')).splitlines()
+    lines = site.systemd(Path('/opt/50% "x"'))
     assert lines[0] == "[Service]"
     path = r"/opt/50%% \"x\"/modules"
     assert lines[1] == f'Environment="FLUX_MODULE_PATH_PREPEND={path}"'

@@ -52,7 +52,7 @@ def explain_job(arguments: Namespace) -> int:
         out_json(fact)
     else:
         now = time.time()
-        out("\n".join(story(facts, now)))
+        out(*story(facts, now))
         if window is not None:
             out(f"     it may not reach into {windows.line(window, now)}")
         _details(told, arguments.verbose)
@@ -91,7 +91,7 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
         out_json({**fact, **state, "explanation": _json(told)})
     else:
         now = time.time()
-        out("\n".join(answer_to_shape(arguments.shape, answer, closed, placement, now)))
+        out(*answer_to_shape(arguments.shape, answer, closed, placement, now))
         _details(told, arguments.verbose)
     starts = answer["verdict"] == "now" and closed.is_open
     return DONE if starts else NO

@@ -29,7 +29,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from treepool import __version__
-from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json, printable
+from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json
 from treepool.errors import SetupError
 from treepool.flux import install, installcheck, site
 from treepool.flux.install import Installed
@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> int:
             return _install(prefix)
         if arguments.uninstall:
             done = install.uninstall(prefix)
-            out(printable(f"removed treepool {done.version} from {done.home}"))
+            out(f"removed treepool {done.version} from {done.home}")
             return DONE
         home = install.home_of(prefix)
         found = Installed.at(home, prefix)
@@ -78,17 +78,15 @@ def run(arguments: Namespace) -> int:
     if found.prefix is None:
         out(f"# treepool {found.version} is part of this Flux, which needs no variable")
     elif arguments.systemd:
-        out(site.systemd(found.home))
+        out(*site.systemd(found.home))
     else:
-        out(site.exports(found.home, found.prefix / "bin"))
+        out(*site.exports(found.home, found.prefix / "bin"))
     return DONE
 
 
 def _install(prefix: Path | None) -> int:
     home, links = install.install(prefix)
-    out(printable(f"installed treepool {__version__} in {home}"))
-    for link in links:
-        out(printable(f"  {link}"))
+    out(f"installed treepool {__version__} in {home}", *(f"  {link}" for link in links))
     return DONE
 
 
@@ -99,5 +97,5 @@ def _check(found: Installed, as_json: bool) -> int:
             out_json(finding)
             continue
         problem = finding.problem and f"PROBLEM: {finding.problem}"
-        out(printable(f"{finding.part:18} {'  '.join(filter(None, (finding.found, problem)))}"))
+        out(f"{finding.part:18} {'  '.join(filter(None, (finding.found, problem)))}")
     return NO if any(finding.problem for finding in findings) else DONE

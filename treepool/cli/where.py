@@ -30,7 +30,7 @@ from typing import Iterator, Sequence
 
 from treepool.cli import files, instance
 from treepool.cli.replayarguments import whole_number
-from treepool.cli.screen import DONE, USAGE, Stop, coloured, out, out_json, width
+from treepool.cli.screen import DONE, USAGE, Stop, out, out_json, width
 from treepool.rfc import idset, taskmap
 from treepool.view import table, where
 from treepool.view.where import Place
@@ -71,13 +71,13 @@ def run(arguments: Namespace) -> int:
         for place in places:
             out_json(_fact(place))
     elif arguments.env:
-        out("\n".join(_variables(places, here)))
+        out(*_variables(places, here))
     elif arguments.hostfile:
-        out("\n".join(place.host for place in places))
+        out(*(place.host for place in places))
     elif arguments.taskmap is not None:
         out(_taskmap(places, arguments.taskmap))
     else:
-        out("\n".join(_table(places)))
+        out(*_table(places))
     return DONE
 
 
@@ -133,13 +133,13 @@ def _taskmap(places: Sequence[Place], tasks: int) -> str:
     return taskmap.in_order(counts)
 
 
-def _table(places: Sequence[Place]) -> Iterator[str]:
+def _table(places: Sequence[Place]) -> Iterator[table.Line]:
     rows = [
         (str(place.position), str(place.rank), plain(place.address, 400), _tasks(place))
         for place in places
     ]
     header = ("POSITION", "RANK", places[0].pattern.upper(), "TASKS")
-    return table.lines(header, rows, width(), "rrll", paint=coloured)
+    return table.lines(header, rows, width(), "rrll")
 
 
 def _tasks(place: Place) -> str:
