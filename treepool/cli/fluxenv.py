@@ -55,10 +55,8 @@ def run(arguments: Namespace) -> int:
     if arguments.json and not arguments.check:
         raise Stop("--json needs --check", USAGE)
     prefix = None
-    if arguments.prefix is not None:  # shells do not expand --prefix=~/tools
-        prefix = Path(os.path.abspath(os.path.expanduser(arguments.prefix)))
-        if ":" in str(prefix) or not str(prefix).isprintable():
-            raise Stop(f"--prefix: {str(prefix)!r} cannot be in a list of directories", USAGE)
+    if arguments.prefix is not None:
+        prefix = _prefix(arguments.prefix)
     try:
         if arguments.install:
             return _install(prefix)
@@ -82,6 +80,22 @@ def run(arguments: Namespace) -> int:
     else:
         out(*site.exports(found.home, found.prefix / "bin"))
     return DONE
+
+
+def _prefix(text: str) -> Path:
+    """The directory of ``--prefix``, which need not exist; raises Stop."""
+    if not text:
+        raise Stop("--prefix: '' is not a directory", USAGE)
+    prefix = Path(os.path.abspath(os.path.expanduser(text)))  # no shell expands --prefix=~/tools
+    if ":" in str(prefix) or not str(prefix).isprintable():
+        raise Stop(f"--prefix: {str(prefix)!r} cannot be in a list of directories", USAGE)
+    try:
+        os.stat(os.path.join(prefix, ""))  # with the slash it must be a directory
+    except FileNotFoundError:
+        pass
+    except OSError as e:
+        raise Stop(f"--prefix: {prefix}: {e.strerror}", USAGE) from None
+    return prefix
 
 
 def _install(prefix: Path | None) -> int:
