@@ -64,7 +64,6 @@ def pretend(monkeypatch, name):
             (),
         ),
         ask_for=lambda question: ({**answer, "verdict": "later"}, closed),
-        parts_of=lambda parts: (),
         jobspec_of=lambda jobid: from_resources(parse_shape("slot=1/gpu=9")),
         windows_now=lambda handle=None: (SimpleNamespace(entry=entry, source=name),),
         add_window=lambda entry: SimpleNamespace(reserved=1, running=(name,)),
