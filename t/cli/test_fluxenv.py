@@ -175,6 +175,7 @@ def test_on_a_full_disk_nothing_is_left_and_the_path_is_told(
     assert treepool("flux-env", "--install", *place).status == 0
 
 
+@pytest.mark.depth
 def test_an_upgrade_on_a_full_disk_leaves_an_installation(treepool, monkeypatch, tmp_path, place):
     number = steps(monkeypatch, treepool, place)
     assert treepool("flux-env", "--install", *place).status == 0
