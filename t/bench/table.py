@@ -14,7 +14,6 @@ from rich.text import Text
 from bench.results import FormResult, SizeResult, Timing
 from bench.targets import verdicts
 from treepool import __version__
-from treepool.cli.screen import printable
 
 _HEADINGS = ("alloc", "to_dict", "free", "median", "p99", "again", "feasible", "per second")
 _PEER_HEADINGS = ("flux-core", "ratio")
@@ -44,7 +43,7 @@ def tables(results: Sequence[SizeResult]) -> RenderableType:
 def machine() -> str:
     """What the benchmark ran on, in one line."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    return printable(f"{python}, {os.cpu_count() or 1} x {_processor()}")
+    return f"{python}, {os.cpu_count() or 1} x {_processor()}"
 
 
 def number(value: float) -> str:

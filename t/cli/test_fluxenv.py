@@ -1,5 +1,6 @@
 """``treepool flux-env`` as a command; what Flux makes of it is in t/flux."""
 
+import errno
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ def after(exports, variable, **environment):
 
 
 def test_the_exports_go_in_front_of_what_is_set_and_behind_the_path():
-    exports = site.exports(HOME, Path("/opt/tree pool/bin"))
+    exports = "\n".join(site.exports(HOME, Path("/opt/tree pool/bin")))
     for name, path in site.variables(HOME).items():
         assert after(exports, name) == str(path)
         assert after(exports, name, **{name: "/mine:/ours"}) == f"{path}:/mine:/ours"
@@ -36,7 +37,7 @@ def test_only_variables_of_flux_are_set():
 
 
 def test_the_drop_in_quotes_as_systemd_reads():
-    lines = site.systemd(Path('/opt/50% "x"')).splitlines()
+    lines = site.systemd(Path('/opt/50% "x"'))
     assert lines[0] == "[Service]"
     path = r"/opt/50%% \"x\"/modules"
     assert lines[1] == f'Environment="FLUX_MODULE_PATH_PREPEND={path}"'
@@ -63,6 +64,146 @@ def test_a_flux_that_does_not_work_is_one_line(treepool, tmp_path, monkeypatch):
     assert shutil.which("flux") == str(flux)
     result = treepool("flux-env", "--install", "--prefix", tmp_path / "x")
     assert result.is_one_line_error("flux config builtin module_path: no such thing")
+
+
+@pytest.mark.parametrize("words", [[], ["--install"], ["--uninstall"], ["--check"], ["--systemd"]])
+def test_a_prefix_that_can_be_no_directory_is_a_usage_error(treepool, tmp_path, words):
+    (tmp_path / "file").write_text("mine")
+    for prefix, why in (
+        ("", "--prefix: '' is not a directory"),
+        (tmp_path / "file", f"--prefix: {tmp_path}/file: Not a directory"),
+        (tmp_path / "file" / "x", f"--prefix: {tmp_path}/file/x: Not a directory"),
+        (tmp_path / ("x" * 300), "File name too long"),
+        ("a:b", "cannot be in a list of directories"),
+    ):
+        result = treepool("flux-env", *words, "--prefix", prefix)
+        assert result.is_one_line_error(why, status=2)
+    assert tree(tmp_path) == ["file"]
+
+
+# -- an installation that fails
+
+
+#: A Flux whose module answers with the file ``stats`` beside it.
+FLUX = r"""#!/bin/sh
+case "$*" in
+"config get --default={} ingest.validator") cat "$(dirname "$0")/validator" ;;
+"config get"*) exit 1 ;;
+config*) dirname "$0" ;;
+version) echo "flux-core: 0.88.0" ;;
+python*) echo '["/bin/python", "3.11.2", null]' ;;
+"module stats sched-treepool") cat "$(dirname "$0")/stats" ;;
+esac
+"""
+
+#: What an installation does to the file system.
+STEPS = ("mkdir", "symlink_to", "write_text", "chmod", "replace")
+
+
+def at_step(monkeypatch, number, act):
+    """Have *act* called in place of step *number* of what follows; returns a list of the steps."""
+    done = []
+
+    def instead(name):
+        real = getattr(Path, name)
+
+        def step(path, *words, **more):
+            if step.inside:  # mkdir calls itself for the directories above
+                return real(path, *words, **more)
+            done.append(path)
+            if len(done) - 1 == number:
+                if name == "write_text":
+                    path.touch()  # there was room for that
+                act(*[str(path)] * (name == "mkdir"))  # Linux names no other file
+            step.inside = name == "mkdir"
+            try:
+                return real(path, *words, **more)
+            finally:
+                step.inside = False
+
+        step.inside = False
+        monkeypatch.setattr(Path, name, step)
+
+    for name in STEPS:
+        instead(name)
+    return done
+
+
+@pytest.fixture(params=["prefix", "flux"])
+def place(request, monkeypatch, tmp_path):
+    """The words for an installation somewhere below tmp_path, or into a Flux there."""
+    flux = tmp_path / "flux" / "flux"
+    flux.parent.mkdir()
+    flux.write_text(FLUX)
+    flux.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{flux.parent}:{os.environ['PATH']}")
+    here = site.FluxSite.here()
+    monkeypatch.setattr(site.FluxSite, "here", lambda: here)  # it starts eight programs
+    monkeypatch.setattr(install, "_try", lambda flux: None)
+    monkeypatch.setattr(install, "unreadable", lambda *places: [])
+    return ["--prefix", str(tmp_path / "a" / "b")] if request.param == "prefix" else []
+
+
+def steps(monkeypatch, treepool, place):
+    """How many steps an installation has, and what then is there; it is removed again."""
+    with monkeypatch.context() as patched:
+        done = at_step(patched, -1, None)
+        assert treepool("flux-env", "--install", *place).status == 0
+    assert treepool("flux-env", "--uninstall", *place).status == 0
+    return len(done)
+
+
+def no_space(*path):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *path)
+
+
+def test_on_a_full_disk_nothing_is_left_and_the_path_is_told(
+    treepool, monkeypatch, tmp_path, place
+):
+    before = tree(tmp_path)
+    number = steps(monkeypatch, treepool, place)
+    for left in sorted(set(tree(tmp_path)) - set(before), reverse=True):  # an uninstall leaves some
+        (tmp_path / left).rmdir()
+    for step in range(number):
+        with monkeypatch.context() as patched:
+            at_step(patched, step, no_space)
+            result = treepool("flux-env", "--install", *place)
+        assert result.is_one_line_error(f" {tmp_path}", "No space left on device")
+        assert ".new" not in result.err
+        assert tree(tmp_path) == before, step
+    assert number > 15
+    assert treepool("flux-env", "--install", *place).status == 0
+
+
+@pytest.mark.depth
+def test_an_upgrade_on_a_full_disk_leaves_an_installation(treepool, monkeypatch, tmp_path, place):
+    number = steps(monkeypatch, treepool, place)
+    assert treepool("flux-env", "--install", *place).status == 0
+    installed = tree(tmp_path)
+    for step in range(number):
+        with monkeypatch.context() as patched:
+            at_step(patched, step, no_space)
+            treepool("flux-env", "--install", *place)
+        assert tree(tmp_path) == installed, step
+
+
+def test_after_a_kill_it_can_be_installed_again_and_removed(treepool, monkeypatch, tmp_path, place):
+    number = steps(monkeypatch, treepool, place)
+    removed = tree(tmp_path)
+    for step in some(range(number), 3):
+        child = os.fork()
+        if not child:
+            at_step(monkeypatch, step, lambda *path: os._exit(9))
+            treepool("flux-env", "--install", *place)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert os.WEXITSTATUS(status) == 9
+        if step % 2 and "treepool" in "".join(tree(tmp_path)):
+            treepool("flux-env", "--uninstall", *place)
+        result = treepool("flux-env", "--install", *place)
+        assert result.status == 0, (step, result.err)
+        assert treepool("flux-env", "--uninstall", *place).status == 0
+        assert tree(tmp_path) == removed, step
 
 
 # -- what is in a directory of the user's
@@ -151,19 +292,6 @@ def test_an_installation_that_is_reached_through_a_link_is_removed_with_its_own(
     link.symlink_to(there / "lib" / "treepool" / "bin" / "treepool")
     assert treepool("flux-env", "--uninstall", "--prefix", prefix).status == 0
     assert tree(prefix) == []
-
-
-#: A Flux whose module answers with the file ``stats`` beside it.
-FLUX = r"""#!/bin/sh
-case "$*" in
-"config get --default={} ingest.validator") cat "$(dirname "$0")/validator" ;;
-"config get"*) exit 1 ;;
-config*) dirname "$0" ;;
-version) echo "flux-core: 0.88.0" ;;
-python*) echo '["/bin/python", "3.11.2", null]' ;;
-"module stats sched-treepool") cat "$(dirname "$0")/stats" ;;
-esac
-"""
 
 
 @pytest.fixture

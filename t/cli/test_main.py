@@ -2,15 +2,18 @@
 
 import builtins
 import io
+import re
 import subprocess
 import sys
 
 import pytest
+from rich.text import Text
 
 import treepool as package
 from commandline import bare_environment, run_process, well_behaved
 from treepool.__main__ import run
 from treepool.cli import alloc, screen
+from treepool.view import table
 
 SUBCOMMANDS = ("alloc", "validate", "subinstance", "conformance")
 
@@ -134,8 +137,30 @@ def test_a_file_that_is_stdin_when_there_is_none_is_a_usage_error(
     assert well_behaved(result)
 
 
-def test_printable_escapes_what_a_terminal_would_act_on():
-    assert screen.printable("a\x1b\n\u202e\udcff\x7f é漢") == r"a\x1b\n\u202e\udcff\x7f é漢"
+#: What a terminal would act on, and how it is shown.
+ODD, SHOWN = "a\x1b[31m\n\u202e\udcff\x7f é漢", r"a\x1b[31m\n\u202e\udcff\x7f é漢"
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda: screen.out(ODD),
+        lambda: screen.out([ODD, (ODD, "bold")]),
+        lambda: screen.out(*table.lines((ODD, ODD), [[ODD, (ODD, "red")]], 99)),
+        lambda: screen.again([ODD]),
+        lambda: screen.draw(lambda width: Text(ODD.replace("\n", r"\n"), "bold")),
+        lambda: screen.complain("treepool", ODD),
+    ],
+    ids=["text", "cells", "table", "again", "rich", "error"],
+)
+def test_whatever_is_printed_is_escaped_and_only_colours_are_not(capsys, monkeypatch, way):
+    monkeypatch.setattr(screen, "has_colour", lambda: True)
+    way()
+    out, err = capsys.readouterr()
+    bare = re.sub(r"\x1b\[(?:0|1|31)m", "", out) + err
+    assert SHOWN in bare
+    assert all(c.isprintable() or c == "\n" for c in bare)
+    assert "漢" not in bare.replace(SHOWN, "")
 
 
 def test_stdin_with_bytes_that_are_no_text(treepool, monkeypatch):

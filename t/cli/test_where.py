@@ -2,6 +2,7 @@
 
 import json
 import random
+import socket
 
 import pytest
 
@@ -45,12 +46,33 @@ def test_a_hostfile_and_a_task_map_have_the_same_order(treepool, write):
     assert json.loads(done.out) == [[0, 1, 2, 1], [2, 1, 2, 1], [1, 1, 2, 1], [3, 2, 2, 1]]
 
 
+@pytest.mark.parametrize("host", ["n2", "n2.cluster.example"])
+def test_of_a_file_this_node_is_the_one_of_its_name(treepool, write, monkeypatch, host):
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+    done = treepool("where", "-R", write(JOB), "--env")
+    assert done.out.splitlines() == [
+        "export TREEPOOL_TOPOLOGY_ADDR=x1.x1s_0.n2",
+        "export TREEPOOL_TOPOLOGY_ADDR_PATTERN=cell.switch.node",
+        "export TREEPOOL_POSITION=1",
+        "export TREEPOOL_NNODES=5",
+        "export TREEPOOL_FIRST_HOST=n0",
+    ]
+
+
+def test_of_several_nodes_of_this_name_none_is_this_one(treepool, write, monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "n2")
+    R = nodes("0-1")
+    R["execution"]["nodelist"] = ["n2,n2"]
+    done = treepool("where", "-R", write(R), "--env")
+    assert done.is_one_line_error("2 nodes of R are called like this host, n2", status=2)
+
+
 @pytest.mark.parametrize(
     "words, told",
     [
         (["--taskmap"], "--taskmap: there are no tasks"),
         (["--taskmap", "0"], "not a whole number"),
-        (["--env"], "--env: the job is on other nodes than this one"),
+        (["--env"], "--env: the job is on other nodes than this host"),
         (["--env", "--json"], "not allowed with"),
         (["--job", "f1"], "not allowed with"),
     ],

@@ -43,6 +43,10 @@ def test_jobs_outlive_an_upgrade_and_the_way_back(old):
             instance.load(name, "policy=easy")
             instance.scheduler = "sched-treepool"
             assert ("version" in instance.stats()) == (name != module)
+            numbers = instance.run("treepool", "status", "--prometheus")
+            assert (numbers.returncode == 0) == (name != module)
+            if name == module:
+                assert "this instance runs sched-treepool 0.1, which does not" in numbers.stderr
             assert [instance.state(job) for job in (local, whole, waits)] == ["R", "R", "S"]
             assert [instance.R(job) for job in (local, whole)] == before
             beside = instance.shape("slot=1/[core=8;gpu=1]", "-t1m", seconds=1)

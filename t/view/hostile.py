@@ -24,12 +24,18 @@ HOSTS = ("<script>window.hacked=5</script>", "\"'><b>", "&amp;{{title}}", "007")
 
 
 def cluster(name):
-    """Four nodes with odd hosts, a locality and a property of the given *name*."""
+    """Four nodes with odd hosts; a locality, a property, switches and racks of the given *name*.
+
+    A locality is in the nodes or above them, so the names of switches and racks have an end of
+    their own.
+    """
     topo = {name: [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
+    switches = [{"name": name[:64], "ranks": "0-1"}, {"ranks": "2-3"}]
     # RFC 20 forbids some characters in properties.
     named = "".join(c for c in name if c not in "!&'\"^`|()") or "p"
     R = nodes("0-3", gpus="0-1", topo=topo, properties={named: "1"})
     R["execution"]["nodelist"] = [",".join(HOSTS)]
+    R["scheduling"]["fabric"] = {f"{name}^": [{"name": name[:64], f"{name}~": switches}]}
     return R
 
 

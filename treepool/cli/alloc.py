@@ -148,8 +148,8 @@ def _answers(
 def _print_table(found: list[Answer]) -> None:
     from treepool.cli.alloctable import table
 
-    out("\n".join(table(found, width())))
+    out(*table(found, width()))
     for number, answer in enumerate(found, 1):
         if isinstance(answer.outcome, Refusal) and answer.outcome.caret:
             shape, caret = answer.outcome.caret.split("\n")
-            out(f"\n{number}: {shape}\n{' ' * len(f'{number}: ')}{caret}")
+            out("", f"{number}: {shape}", f"{' ' * len(f'{number}: ')}{caret}")

@@ -5,16 +5,14 @@ A refusal takes the space of all columns that say what a job got.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Iterator, Sequence
 
 from rich.cells import cell_len
 
 from treepool.cli.answers import Answer, Refusal
-from treepool.cli.screen import coloured, printable
 from treepool.placement.allocation import Allocation
 from treepool.rfc import hostlist, idset
-from treepool.view.table import Cell, lines
+from treepool.view.table import Cell, Line, lines, text_of
 
 _HEADINGS = ("#", "shape", "nodes", "ranks", "cores", "GPUs", "slots")
 
@@ -24,11 +22,11 @@ _LEAST = 10
 _COLOURS = {"invalid": "red", "infeasible": "red", "insufficient": "yellow"}
 
 
-def table(answers: Sequence[Answer], width: int) -> Iterator[str]:
+def table(answers: Sequence[Answer], width: int) -> Iterator[Line]:
     """*answers* as a table of at most *width* columns, or as a list if *width* is too small."""
     rows: list[list[Cell]] = []
     for number, answer in enumerate(answers, 1):
-        head = [str(number), printable(answer.shape)]
+        head = [str(number), answer.shape]
         outcome = answer.outcome
         if isinstance(outcome, Refusal):
             rows.append([*head, (_refusal(outcome), _COLOURS[outcome.kind])])
@@ -37,10 +35,10 @@ def table(answers: Sequence[Answer], width: int) -> Iterator[str]:
             rows.append([*head, *got])
             head = ["", ""]
     headings = _HEADINGS if any(not answer.refused for answer in answers) else ("#", "shape", "")
-    as_table = partial(lines, headings, rows, width, "rlllllr", _LEAST)
-    if max(map(cell_len, as_table())) <= width:
-        return as_table(paint=coloured)
-    return lines((), [[one] for one in _list(answers)], width, paint=coloured)
+    as_table = list(lines(headings, rows, width, "rlllllr", _LEAST))
+    if max(cell_len(text_of(line)) for line in as_table) <= width:
+        return iter(as_table)
+    return lines((), [[one] for one in _list(answers)], width)
 
 
 def _rows(allocation: Allocation) -> Iterator[list[str]]:
@@ -48,7 +46,7 @@ def _rows(allocation: Allocation) -> Iterator[list[str]]:
     names = dict(zip(allocation.ranks, allocation.hosts))
     for i, (ranks, cores, gpus) in enumerate(allocation.parts):
         yield [
-            printable(hostlist.encode([names[rank] for rank in ranks])),
+            hostlist.encode([names[rank] for rank in ranks]),
             idset.encode_ids(ranks),
             idset.encode(cores) or "-",
             idset.encode(gpus) or "-",
@@ -59,7 +57,7 @@ def _rows(allocation: Allocation) -> Iterator[list[str]]:
 def _list(answers: Sequence[Answer]) -> Iterator[Cell]:
     """The same answers in words, for widths where columns do not fit."""
     for number, answer in enumerate(answers, 1):
-        yield f"{number}: {printable(answer.shape)}", "bold"
+        yield f"{number}: {answer.shape}", "bold"
         outcome = answer.outcome
         if isinstance(outcome, Refusal):
             yield _refusal(outcome), _COLOURS[outcome.kind]
@@ -71,4 +69,4 @@ def _list(answers: Sequence[Answer]) -> Iterator[Cell]:
 
 
 def _refusal(refusal: Refusal) -> str:
-    return f"{refusal.kind}: {printable(refusal.message)}"
+    return f"{refusal.kind}: {refusal.message}"

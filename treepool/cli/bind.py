@@ -28,7 +28,7 @@ from typing import Iterator, Mapping, NoReturn, Optional, Sequence
 
 from treepool.cli import here, progressbar
 from treepool.cli.here import Here
-from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json, printable
+from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json
 from treepool.discovery import binding, visible
 from treepool.discovery.binding import Binding
 from treepool.errors import InvalidHardware
@@ -108,8 +108,7 @@ def run(arguments: Namespace) -> int:
         return DONE
     if arguments.print:
         policy, command = arguments.memory, [*prefix, *program]
-        for line in _facts(place, bound, told is not None, changes, notes, policy, command):
-            out(printable(line))
+        out(*_facts(place, bound, told is not None, changes, notes, policy, command))
         return DONE
     for note in notes:
         complain("treepool bind", f"warning: {note}")

@@ -16,7 +16,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from treepool.cli.main import SUBCOMMANDS, whole
-from treepool.cli.screen import DONE, Stop, out
+from treepool.cli.screen import DONE, Stop, out_document
 
 #: What stands for a file or a folder in the help of an argument.
 _FILES = ("FILE", "FILE[:NODES]", "DIR|FILE", "TRACE")
@@ -42,5 +42,5 @@ def run(arguments: Namespace) -> int:
             if action.metavar in _FILES or action.metavar in _FOLDERS:
                 kind = shtab.FILE if action.metavar in _FILES else shtab.DIRECTORY
                 action.complete = kind  # type: ignore[attr-defined]  # shtab reads it
-    out(shtab.complete(parser, arguments.shell).rstrip("\n"))
+    out_document(shtab.complete(parser, arguments.shell).rstrip("\n") + "\n")
     return DONE

@@ -38,7 +38,6 @@ from treepool.cli.screen import (
     out,
     out_json,
     plain,
-    printable,
     shortened,
 )
 
@@ -79,7 +78,7 @@ def run(arguments: Namespace) -> int:
     if not arguments.json:
         if len(sources) > 1:
             for source, counted in sorted(sources.items()):
-                out(f"{printable(source)}: {_total(counted)}")
+                out(f"{source}: {_total(counted)}")
         if sources:
             out(_total(total))
     return unreadable or (DONE if total["passed"] and not total["failed"] else NO)
@@ -91,9 +90,9 @@ def _play(
     """Play a file, and print its results; how many passed, failed and were not judged."""
     counted: Counter[str] = Counter()
     lacking = sorted(set(document.get("features", ())) - implementation.features)
-    title = f"{printable(files.shown(path))}: {printable(document['title'])}"
+    title = f"{files.shown(path)}: {document['title']}"
     if not arguments.json:
-        out(title + (f"\n  not judged: needs {', '.join(lacking)}" if lacking else ""))
+        out(title, *([f"  not judged: needs {', '.join(lacking)}"] if lacking else ()))
     if lacking:
         counted["not judged"] = sum("expect" in step for step in document["vectors"])
         return counted
@@ -105,7 +104,7 @@ def _play(
         if arguments.json:
             out_json({"file": path, **plain(result)})
         else:
-            out(_text(result))
+            out(*_lines(result))
     return counted
 
 
@@ -147,19 +146,14 @@ def _vector(document: Any, pointer: str) -> str:
     return f" (vector {shortened(str(name))})" if name else ""
 
 
-def _text(result: vectors.Result) -> str:
+def _lines(result: vectors.Result) -> Iterator[str]:
     word = "ok  " if result.passed else "FAIL" if result.judged else "--  "
-    line = f"  {word}  {result.id:<6} {printable(result.action)}"
+    line = f"  {word}  {result.id:<6} {result.action}"
     if not result.judged and result.got:
         why = (result.got.get("error"), result.got.get("message"))
-        line += f"  ({': '.join(printable(str(word)) for word in why if word)})"
-    if result.passed or not result.judged:
-        return line
-    return "\n".join(
-        (
-            line,
-            f"          expected {vectors.shown(result.expected)}",
-            f"          got      {vectors.shown(result.got)}",
-            f"          because  {printable(result.rationale)}",
-        )
-    )
+        line += f"  ({': '.join(str(word) for word in why if word)})"
+    yield line
+    if result.judged and not result.passed:
+        yield f"          expected {vectors.shown(result.expected)}"
+        yield f"          got      {vectors.shown(result.got)}"
+        yield f"          because  {result.rationale}"

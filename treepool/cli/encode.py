@@ -162,8 +162,7 @@ def run(arguments: Namespace) -> int:
     if arguments.dry_run:
         from treepool.cli import outline
 
-        for line in [] if arguments.json else outline.lines(encoded):
-            out(line)
+        out(*([] if arguments.json else outline.lines(encoded)))
         for fact in outline.facts(encoded) if arguments.json else []:
             out_json(fact)
         return DONE

@@ -52,7 +52,7 @@ def explain_job(arguments: Namespace) -> int:
         out_json(fact)
     else:
         now = time.time()
-        out("\n".join(story(facts, now)))
+        out(*story(facts, now))
         if window is not None:
             out(f"     it may not reach into {windows.line(window, now)}")
         _details(told, arguments.verbose)
@@ -62,7 +62,7 @@ def explain_job(arguments: Namespace) -> int:
 def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) -> int:
     """Explain what a shape would get of the running instance; returns the exit status."""
     with instance.asking():
-        from treepool.flux import client
+        from treepool.flux import client, sent
     question: dict[str, Any] = {"resources": resources}
     if arguments.duration is not None:
         text = arguments.duration
@@ -75,7 +75,7 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
         question["options"] = {"locality": arguments.locality}
     with instance.asking():
         answer, closed = client.ask_for(question)
-    parts = client.parts_of(answer.get("parts", ()))
+    parts = sent.parts_of(answer.get("parts", ()))
     told: Optional[Explanation] = None
     if answer["verdict"] not in ("now", "deferred"):
         system = {  # with what the queue requires, and the site's defaults
@@ -91,7 +91,7 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
         out_json({**fact, **state, "explanation": _json(told)})
     else:
         now = time.time()
-        out("\n".join(answer_to_shape(arguments.shape, answer, closed, placement, now)))
+        out(*answer_to_shape(arguments.shape, answer, closed, placement, now))
         _details(told, arguments.verbose)
     starts = answer["verdict"] == "now" and closed.is_open
     return DONE if starts else NO

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Iterator, Optional
 
-from treepool.cli.screen import NO, USAGE, Stop, out
+from treepool.cli.screen import NO, USAGE, Stop, out_document
 from treepool.errors import InvalidInput
 from treepool.rfc import document
 from treepool.rfc.rset import ResourceSet
@@ -115,7 +115,7 @@ def using(name: object, how: str) -> Iterator[None]:
 def write_text(path: str, text: str) -> None:
     """Write *text* to a file, "-" for stdout; raises Stop if it cannot be written."""
     if path == "-":
-        out(text.rstrip("\n"))
+        out_document(text)
         return
     with using(shown(path), "written"):
         Path(path).write_text(text, encoding="utf-8")

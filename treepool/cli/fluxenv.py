@@ -29,7 +29,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from treepool import __version__
-from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json, printable
+from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json
 from treepool.errors import SetupError
 from treepool.flux import install, installcheck, site
 from treepool.flux.install import Installed
@@ -55,16 +55,14 @@ def run(arguments: Namespace) -> int:
     if arguments.json and not arguments.check:
         raise Stop("--json needs --check", USAGE)
     prefix = None
-    if arguments.prefix is not None:  # shells do not expand --prefix=~/tools
-        prefix = Path(os.path.abspath(os.path.expanduser(arguments.prefix)))
-        if ":" in str(prefix) or not str(prefix).isprintable():
-            raise Stop(f"--prefix: {str(prefix)!r} cannot be in a list of directories", USAGE)
+    if arguments.prefix is not None:
+        prefix = _prefix(arguments.prefix)
     try:
         if arguments.install:
             return _install(prefix)
         if arguments.uninstall:
             done = install.uninstall(prefix)
-            out(printable(f"removed treepool {done.version} from {done.home}"))
+            out(f"removed treepool {done.version} from {done.home}")
             return DONE
         home = install.home_of(prefix)
         found = Installed.at(home, prefix)
@@ -78,17 +76,31 @@ def run(arguments: Namespace) -> int:
     if found.prefix is None:
         out(f"# treepool {found.version} is part of this Flux, which needs no variable")
     elif arguments.systemd:
-        out(site.systemd(found.home))
+        out(*site.systemd(found.home))
     else:
-        out(site.exports(found.home, found.prefix / "bin"))
+        out(*site.exports(found.home, found.prefix / "bin"))
     return DONE
+
+
+def _prefix(text: str) -> Path:
+    """The directory of ``--prefix``, which need not exist; raises Stop."""
+    if not text:
+        raise Stop("--prefix: '' is not a directory", USAGE)
+    prefix = Path(os.path.abspath(os.path.expanduser(text)))  # no shell expands --prefix=~/tools
+    if ":" in str(prefix) or not str(prefix).isprintable():
+        raise Stop(f"--prefix: {str(prefix)!r} cannot be in a list of directories", USAGE)
+    try:
+        os.stat(os.path.join(prefix, ""))  # with the slash it must be a directory
+    except FileNotFoundError:
+        pass
+    except OSError as e:
+        raise Stop(f"--prefix: {prefix}: {e.strerror}", USAGE) from None
+    return prefix
 
 
 def _install(prefix: Path | None) -> int:
     home, links = install.install(prefix)
-    out(printable(f"installed treepool {__version__} in {home}"))
-    for link in links:
-        out(printable(f"  {link}"))
+    out(f"installed treepool {__version__} in {home}", *(f"  {link}" for link in links))
     return DONE
 
 
@@ -99,5 +111,5 @@ def _check(found: Installed, as_json: bool) -> int:
             out_json(finding)
             continue
         problem = finding.problem and f"PROBLEM: {finding.problem}"
-        out(printable(f"{finding.part:18} {'  '.join(filter(None, (finding.found, problem)))}"))
+        out(f"{finding.part:18} {'  '.join(filter(None, (finding.found, problem)))}")
     return NO if any(finding.problem for finding in findings) else DONE

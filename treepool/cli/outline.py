@@ -6,7 +6,6 @@ from collections import Counter
 from itertools import islice
 from typing import Any, Iterable, Iterator, Mapping, Optional
 
-from treepool.cli.screen import printable
 from treepool.discovery.key import Encoded, Nodes, outline
 from treepool.discovery.machine import Machine
 from treepool.rfc import hostlist, idset
@@ -19,7 +18,7 @@ _MOST, _MOST_DOMAINS = 8, 64
 
 
 def lines(encoded: Encoded) -> Iterator[str]:
-    """The lines about *encoded*, printable: parts with an empty line between them."""
+    """The lines about *encoded*: parts with an empty line between them."""
     host_of = _host_of(encoded)
     parts: list[Iterable[str]] = [
         (*_kind(kind, _hosts(kind.ranks, host_of)), *_property_lines(encoded, kind))
@@ -33,7 +32,7 @@ def lines(encoded: Encoded) -> Iterator[str]:
     for number, part in enumerate(parts):
         if number:
             yield ""
-        yield from map(printable, part)
+        yield from part
 
 
 def facts(encoded: Encoded) -> Iterator[dict[str, Any]]:

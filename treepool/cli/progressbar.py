@@ -11,6 +11,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Iterable, Iterator, Optional, TypeVar
 
+from treepool.rfc.quote import printable
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -47,7 +49,9 @@ class _Bar:
         if self.shown is not None:
             total = None if self.done is None else 1.0
             task = self.shown.task_ids[0]
-            self.shown.update(task, total=total, completed=self.done or 0.0, description=self.doing)
+            self.shown.update(
+                task, total=total, completed=self.done or 0.0, description=printable(self.doing)
+            )
 
     def stop(self) -> None:
         """Take the bar away for good."""

@@ -316,12 +316,10 @@ def _write(arguments: Namespace, found: list[Replayed]) -> None:
     else:
         from treepool.cli.replaytable import starts_table, table, waits_table
 
-        out("\n".join(table(outcomes, width())))
-        for line in starts_table(outcomes, width()):
-            out(line)
+        out(*table(outcomes, width()), *starts_table(outcomes, width()))
         for kind in arguments.by:
             groups = [waits_by(kind, one.started) for one in found]
-            out("\n".join(["", *waits_table(kind, outcomes, groups, width())]))
+            out("", *waits_table(kind, outcomes, groups, width()))
 
 
 def _line(one: Replayed) -> dict[str, Any]:

@@ -9,10 +9,9 @@ from typing import Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 
-from treepool.cli.screen import coloured, printable
 from treepool.view.outcome import heading, names, rows, time_shown, wait_texts
 from treepool.view.replay import Outcome
-from treepool.view.table import GAP, Cell, lines
+from treepool.view.table import GAP, Cell, Line, lines
 from treepool.view.tally import Waits
 from treepool.view.words import plain
 
@@ -20,7 +19,7 @@ from treepool.view.words import plain
 MAX_STARTS = 20
 
 
-def table(outcomes: Sequence[Outcome], width: int) -> Iterator[str]:
+def table(outcomes: Sequence[Outcome], width: int) -> Iterator[Line]:
     """The numbers of *outcomes*."""
     labels, *columns = zip(*rows(outcomes))
     return _columns("", labels, heading(outcomes), columns, width)
@@ -28,7 +27,7 @@ def table(outcomes: Sequence[Outcome], width: int) -> Iterator[str]:
 
 def waits_table(
     kind: str, outcomes: Sequence[Outcome], groups: Sequence[Mapping[str, Waits]], width: int
-) -> Iterator[str]:
+) -> Iterator[Line]:
     """How long jobs waited in each of *outcomes*, by their *groups* of some *kind*."""
     names = list(dict.fromkeys(name for found in groups for name in found))
     heads: list[list[str]] = []
@@ -39,7 +38,7 @@ def waits_table(
         what, *texts = [(" " * GAP).join(map(str.rjust, row, sizes)) for row in cells]
         heads.append([*head, what])
         columns.append(texts)
-    return _columns(f"by {kind}", list(map(printable, names)), heads, columns, width)
+    return _columns(f"by {kind}", names, heads, columns, width)
 
 
 def _columns(
@@ -48,7 +47,7 @@ def _columns(
     heads: Sequence[list[str]],
     columns: Sequence[Sequence[str]],
     width: int,
-) -> Iterator[str]:
+) -> Iterator[Line]:
     """*columns* beside their *labels*, below their *heads* in bold, in at most *width* columns."""
     height = max(map(len, heads))
     labels = [title, *[""] * (height - 1), *labels]
@@ -61,10 +60,10 @@ def _columns(
         for i, row in enumerate(zip(labels, *some)):
             if any(row):
                 found.append([(cell, "bold" if i < height else "") for cell in row])
-        yield from lines((), found, width, "l" + "r" * len(some), paint=coloured)
+        yield from lines((), found, width, "l" + "r" * len(some))
 
 
-def starts_table(outcomes: Sequence[Outcome], width: int) -> Iterator[str]:
+def starts_table(outcomes: Sequence[Outcome], width: int) -> Iterator[Line]:
     """When the first jobs that wait in a snapshot start: a row for each, a column for each rule."""
     first = outcomes[0].starts[:MAX_STARTS]
     if not first:
@@ -75,7 +74,7 @@ def starts_table(outcomes: Sequence[Outcome], width: int) -> Iterator[str]:
     ]
     heads = ["job starts after", *names(outcomes)]
     yield ""
-    yield from lines(heads, rows, width, "l" + "r" * len(outcomes), paint=coloured)
+    yield from lines(heads, rows, width, "l" + "r" * len(outcomes))
     if len(outcomes[0].starts) > len(first):
         yield f"{len(outcomes[0].starts) - len(first):,} more jobs: --json tells all"
     yield "as if each job used all its time"

@@ -1,7 +1,8 @@
 """Output to the user: when it is coloured, its width, lines of JSON, one line per error on stderr.
 
-All text from input is made printable first, so that a file cannot send commands to a terminal. No
-other module of this package writes to the streams.
+Whoever prints gives lines of text, and colours beside the text, never in it. What is not printable
+is escaped here, so that no file can send commands to a terminal. No other module of this package
+writes to the streams, but the bar of progressbar.py.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ import os
 import shutil
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence
 
 import attrs
 
 from treepool.cli import progressbar
-from treepool.rfc.quote import printable as printable
+from treepool.rfc.quote import printable
 from treepool.rfc.quote import shortened as shortened
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from treepool.view.table import Cell, Line
 
 #: Exit statuses: done, the answer is no, the command cannot be run as given.
 DONE, NO, USAGE = 0, 1, 2
@@ -46,10 +49,33 @@ class Stop(Exception):
         self.status = status
 
 
-def out(line: str) -> None:
-    """Write *line*, which is printable, to stdout."""
+def out(*lines: Line) -> None:
+    """Write each of *lines* to stdout; a line break in one is escaped, too."""
+    _print(map(_shown, lines))
+
+
+def again(lines: Sequence[Line]) -> None:
+    """Write *lines* in the place of those before them on a terminal, as far as it is high enough.
+
+    Elsewhere they follow those, after an empty line.
+    """
+    shown = list(map(_shown, lines))
+    if sys.stdout.isatty():
+        height = shutil.get_terminal_size().lines
+        home, to_the_right, below = "\x1b[H", "\x1b[K", "\x1b[J"
+        kept = f"{to_the_right}\n".join([*shown[: max(1, height - 1)], ""])
+        _print([f"{home}{kept[:-1]}{below}"])
+    else:
+        _print([*shown, ""])
+    sys.stdout.flush()
+
+
+def out_document(text: str) -> None:
+    """Write *text*, a file for programs, to stdout: as UTF-8 whatever the locale, and unchanged."""
+    data = text.encode()
     progressbar.clear()
-    print(line)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
 
 
 def out_json(fact: Any) -> None:
@@ -82,11 +108,6 @@ def has_colour() -> bool:
     return sys.stdout.isatty() and not plain
 
 
-def coloured(text: str, colour: str) -> str:
-    """*text* in a *colour* of _COLOURS where stdout shows colours."""
-    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if has_colour() else text
-
-
 def width() -> int:
     """The width of the output, in columns: MAX_WIDTH at most."""
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
@@ -115,8 +136,27 @@ def console() -> Console:
 
 def draw(make: Callable[[int], RenderableType]) -> None:
     """Write what *make* returns for the width in columns, without rich's trailing blanks."""
+    from treepool.view.escaped import Escaped
+
     screen = console()
     with screen.capture() as capture:
-        screen.print(make(screen.width))
-    for line in capture.get().splitlines():
-        out(line.rstrip(" "))
+        screen.print(Escaped(make(screen.width)))
+    _print(line.rstrip(" ") for line in capture.get().splitlines())
+
+
+def _print(lines: Iterable[str]) -> None:
+    progressbar.clear()
+    for line in lines:
+        print(line)  # noqa: T201
+
+
+def _shown(line: Line) -> str:
+    """What a terminal gets of *line*."""
+    return printable(line) if isinstance(line, str) else "".join(map(_painted, line))
+
+
+def _painted(cell: Cell) -> str:
+    text, colour = (cell, "") if isinstance(cell, str) else cell
+    if colour and has_colour():
+        return f"\x1b[{_COLOURS[colour]}m{printable(text)}\x1b[0m"
+    return printable(text)

@@ -148,5 +148,4 @@ def _write(
         encoding = getattr(sys.stdout, "encoding", None) or ""
         ascii_only = not encoding.lower().startswith("utf")
         draw(lambda width: text(picture, shown, width, ascii_only))
-        for line in about:
-            out(line)
+        out(*about)

@@ -20,18 +20,16 @@ exit status:
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
-from itertools import islice
 from typing import Any, Iterator
 
 from treepool.cli import instance
-from treepool.cli.screen import DONE, USAGE, Stop, out, out_json, width
+from treepool.cli.screen import DONE, USAGE, Stop, again, out, out_document, out_json, width
 from treepool.view import prometheus, status, windows, words
 from treepool.view.areas import areas, domain_lines, locality_lines
+from treepool.view.table import Line
 
 
 def define(parser: ArgumentParser) -> None:
@@ -73,12 +71,12 @@ def run(arguments: Namespace) -> int:
             numbers = client.ask(handle, "numbers")
             totals = client.totals(handle, arguments.user)
             users = status.user_lines(totals.get("users", {}), client.user_name)
-        out("\n".join(prometheus.text(numbers, totals, users)))
+        out_document("".join(f"{line}\n" for line in prometheus.text(numbers, totals, users)))
     elif arguments.json:
         for fact in _facts(arguments):
             out_json(fact)
     elif arguments.watch is None:
-        out("\n".join(_text(arguments)))
+        out(*_text(arguments))
     else:
         if not 0.1 <= arguments.watch <= 86400:
             raise Stop("argument --watch: must be from 0.1 to 86400 seconds", USAGE)
@@ -90,14 +88,7 @@ def run(arguments: Namespace) -> int:
 def _watch(arguments: Namespace) -> None:
     """Show the status again and again, on a terminal in the same place."""
     while True:
-        lines: Iterator[str] = iter(list(_text(arguments)))  # nothing is drawn before all is there
-        if sys.stdout.isatty():
-            height = shutil.get_terminal_size().lines
-            shown = [f"{line}\x1b[K" for line in islice(lines, max(1, height - 1))]
-            out("\x1b[H" + "\n".join(shown) + "\x1b[J")
-        else:
-            out("\n".join([*lines, ""]))
-        sys.stdout.flush()
+        again(list(_text(arguments)))
         time.sleep(arguments.watch)
 
 
@@ -134,7 +125,7 @@ def _users() -> list[status.UserLine]:
         return status.user_lines(totals["users"], client.user_name)
 
 
-def _text(arguments: Namespace) -> Iterator[str]:
+def _text(arguments: Namespace) -> Iterator[Line]:
     from treepool.cli.statustable import domain_table, gpu_table, job_table, user_table
 
     live = instance.look(waiting=arguments.jobs)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Iterator, Sequence
 
-from treepool.cli.screen import coloured
 from treepool.rfc.times import clock
 from treepool.rfc.windows import WindowEntry
 from treepool.view import windows
 from treepool.view.areas import DomainLine
 from treepool.view.status import GpuLine, JobLine, UserLine
-from treepool.view.table import Cell, lines
+from treepool.view.table import Cell, Line, lines
 
 _COLOURS = {"free": "green", "down": "red", "drained": "yellow"}
 
@@ -18,7 +17,7 @@ _COLOURS = {"free": "green", "down": "red", "drained": "yellow"}
 _OPTIONAL = (2, 3, 4)
 
 
-def gpu_table(gpus: Sequence[GpuLine], width: int) -> Iterator[str]:
+def gpu_table(gpus: Sequence[GpuLine], width: int) -> Iterator[Line]:
     """A row for each GPU; of model, memory and domain, columns without information are left out."""
     names = ("host", "gpu", "model", "memory", "domain", "state", "job", "user")
     rows: list[list[Cell]] = []
@@ -29,10 +28,10 @@ def gpu_table(gpus: Sequence[GpuLine], width: int) -> Iterator[str]:
         rows.append([*what, state, line.job, line.user])
     kept = [i for i in range(len(names)) if i not in _OPTIONAL or any(row[i] for row in rows)]
     some = [[row[i] for i in kept] for row in rows]
-    return lines([names[i] for i in kept], some, width, paint=coloured)
+    return lines([names[i] for i in kept], some, width)
 
 
-def domain_table(domains: Sequence[DomainLine], width: int) -> Iterator[str]:
+def domain_table(domains: Sequence[DomainLine], width: int) -> Iterator[Line]:
     """A row for each domain above the nodes."""
     names = ("domain", "in", "nodes", "idle", "partial", "full", "not up", "free cores", "GPUs")
     rows: list[list[Cell]] = []
@@ -40,10 +39,10 @@ def domain_table(domains: Sequence[DomainLine], width: int) -> Iterator[str]:
         nodes = line.nodes, line.idle, line.partly, line.full, line.away
         numbers = (*nodes, line.cores_free, line.gpus_free)
         rows.append([line.domain, line.within, *(f"{number:,}" for number in numbers)])
-    return lines(names, rows, width, "llrrrrrrr", paint=coloured)
+    return lines(names, rows, width, "llrrrrrrr")
 
 
-def job_table(jobs: Sequence[JobLine], now: float, width: int) -> Iterator[str]:
+def job_table(jobs: Sequence[JobLine], now: float, width: int) -> Iterator[Line]:
     """A row for each job; *now* is the time, in seconds since the epoch."""
     rows: list[list[Cell]] = []
     for line in jobs:
@@ -52,29 +51,29 @@ def job_table(jobs: Sequence[JobLine], now: float, width: int) -> Iterator[str]:
         what = (line.job, line.user, line.name, line.state, _age(now - line.since))
         rows.append([*what, (fitness, colour), line.domains, line.placement or line.note])
     names = ("job", "user", "name", "state", "for", "fitness", "in", "placement")
-    return lines(names, rows, width, paint=coloured)
+    return lines(names, rows, width)
 
 
-def user_table(users: Sequence[UserLine], width: int) -> Iterator[str]:
+def user_table(users: Sequence[UserLine], width: int) -> Iterator[Line]:
     """A row for each user."""
     names = ("user", "running", "waiting", "nodes", "cores", "GPUs")
     rows: list[list[Cell]] = []
     for line in users:
         numbers = line.running, line.waiting, line.nodes, line.cores, line.gpus
         rows.append([line.user, *(f"{number:,}" for number in numbers)])
-    return lines(names, rows, width, "lrrrrr", paint=coloured)
+    return lines(names, rows, width, "lrrrrr")
 
 
 def window_table(
     entries: Sequence[tuple[WindowEntry, str]], now: float, width: int
-) -> Iterator[str]:
+) -> Iterator[Line]:
     """A row for each window and its source; *now* is the time, in seconds since the epoch."""
     rows: list[list[Cell]] = []
     for entry, source in entries:
         when = clock(entry.start, now), clock(entry.end, now)
         rows.append([entry.name, entry.hosts, *when, windows.whom(entry), source])
     names = ("name", "hosts", "start", "end", "for", "source")
-    return lines(names, rows, width, paint=coloured)
+    return lines(names, rows, width)
 
 
 def _age(seconds: float) -> str:

@@ -32,7 +32,7 @@ from typing import Any, Callable, Mapping, Sequence
 import attrs
 
 from treepool.cli import configuration, files, vectors
-from treepool.cli.screen import DONE, NO, Stop, out, out_json, printable
+from treepool.cli.screen import DONE, NO, Stop, out, out_json
 from treepool.errors import InvalidInput, Problem
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.tree import NodeType
@@ -92,11 +92,11 @@ def run(arguments: Namespace) -> int:
         out_json({**fact, "problems": found, "warnings": warnings})
         return NO if found else DONE
     for problem in found:
-        out(printable(str(problem)))
+        out(str(problem))
     for warning in warnings:
-        out(printable(f"warning: {warning}"))
+        out(f"warning: {warning}")
     if summary is not None:
-        out(printable(f"{name}: valid {kind.name}: {summary}"))
+        out(f"{name}: valid {kind.name}: {summary}")
     return NO if found else DONE
 
 

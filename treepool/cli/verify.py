@@ -25,7 +25,7 @@ from typing import Mapping, Optional
 
 from treepool.cli import here
 from treepool.cli.here import Here
-from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json, printable
+from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json
 from treepool.discovery import alignment, binding, visible
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
@@ -76,13 +76,13 @@ def _say(place: Here, reasons: list[str], notes: list[str]) -> None:
     """Print one line for each reason, because the lines of many tasks may be interleaved."""
     task = place.task
     name = f"task {place.number}" if place.number else f"local task {task.index} of {task.tasks}"
-    name = printable(f"{name} on {place.host or f'rank {place.rank}'}")
+    name = f"{name} on {place.host or f'rank {place.rank}'}"
     if not reasons:
         out(f"{name}: aligned")
     for reason in reasons:
-        out(printable(f"{name}: not aligned: {reason}"))
+        out(f"{name}: not aligned: {reason}")
     for note in notes:
-        out(printable(f"{name}: note: {note}"))
+        out(f"{name}: note: {note}")
 
 
 def _pid(text: str) -> int:

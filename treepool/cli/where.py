@@ -25,12 +25,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket
 from argparse import ArgumentParser, Namespace
-from typing import Iterator, Sequence
+from typing import Iterator, Optional, Sequence
 
 from treepool.cli import files, instance
 from treepool.cli.replayarguments import whole_number
-from treepool.cli.screen import DONE, USAGE, Stop, coloured, out, out_json, width
+from treepool.cli.screen import DONE, USAGE, Stop, out, out_json, width
 from treepool.rfc import idset, taskmap
 from treepool.view import table, where
 from treepool.view.where import Place
@@ -48,7 +49,9 @@ def define(parser: ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a line of JSON for each node")
     form.add_argument(
-        "--env", action="store_true", help="print variables of this node, for eval in a shell"
+        "--env",
+        action="store_true",
+        help="print variables of this node, for eval in a shell; with -R, of the node of this name",
     )
     form.add_argument("--hostfile", action="store_true", help="print the hosts, one on each line")
     form.add_argument(
@@ -64,29 +67,29 @@ def define(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    places, here = _places(arguments)
+    places, rank = _places(arguments)
     if not places:
         raise Stop("R has no nodes")
     if arguments.json:
         for place in places:
             out_json(_fact(place))
     elif arguments.env:
-        out("\n".join(_variables(places, here)))
+        out(*_variables(places, _here(places, rank)))
     elif arguments.hostfile:
-        out("\n".join(place.host for place in places))
+        out(*(place.host for place in places))
     elif arguments.taskmap is not None:
         out(_taskmap(places, arguments.taskmap))
     else:
-        out("\n".join(_table(places)))
+        out(*_table(places))
     return DONE
 
 
-def _places(arguments: Namespace) -> tuple[list[Place], int]:
-    """The nodes, and the rank of the broker here, -1 if no broker was asked; raises Stop."""
+def _places(arguments: Namespace) -> tuple[list[Place], Optional[int]]:
+    """The nodes, and the rank of the broker here, None if no broker was asked; raises Stop."""
     if arguments.R_file is not None:
         R = files.read_resource_set(arguments.R_file)
         with files.naming(arguments.R_file):
-            return where.places(R), -1
+            return where.places(R), None
     job = arguments.job or os.environ.get("FLUX_JOB_ID", "")
     with instance.asking(f"job {job:.40}: " if job else ""):
         from treepool.flux.job import located
@@ -111,11 +114,23 @@ def _fact(place: Place) -> dict[str, object]:
     }
 
 
-def _variables(places: Sequence[Place], here: int) -> Iterator[str]:
+def _here(places: Sequence[Place], rank: Optional[int]) -> Place:
+    """The node with the broker of this *rank*, or without one that of this host; raises Stop."""
+    if rank is not None:
+        what, mine = "this one", [place for place in places if place.rank == rank]
+    else:
+        host = socket.gethostname()
+        names = host, host.partition(".")[0]
+        what, mine = f"this host, {host}", [place for place in places if place.host in names]
+    if not mine:
+        raise Stop(f"--env: the job is on other nodes than {what}", USAGE)
+    if len(mine) > 1:
+        raise Stop(f"--env: {len(mine)} nodes of R are called like {what}", USAGE)
+    return mine[0]
+
+
+def _variables(places: Sequence[Place], mine: Place) -> Iterator[str]:
     """The lines for a shell; the names are those of Slurm's variables where it has such."""
-    mine = next((place for place in places if place.rank == here), None)
-    if mine is None:
-        raise Stop("--env: the job is on other nodes than this one", USAGE)
     for name, value in (
         ("TOPOLOGY_ADDR", mine.address),
         ("TOPOLOGY_ADDR_PATTERN", mine.pattern),
@@ -133,13 +148,13 @@ def _taskmap(places: Sequence[Place], tasks: int) -> str:
     return taskmap.in_order(counts)
 
 
-def _table(places: Sequence[Place]) -> Iterator[str]:
+def _table(places: Sequence[Place]) -> Iterator[table.Line]:
     rows = [
         (str(place.position), str(place.rank), plain(place.address, 400), _tasks(place))
         for place in places
     ]
     header = ("POSITION", "RANK", places[0].pattern.upper(), "TASKS")
-    return table.lines(header, rows, width(), "rrll", paint=coloured)
+    return table.lines(header, rows, width(), "rrll")
 
 
 def _tasks(place: Place) -> str:

@@ -145,8 +145,7 @@ def _list(arguments: Namespace, client: Any) -> int:
         from treepool.cli.statustable import window_table
 
         rows = [(known.entry, known.source) for known in found]
-        for text in window_table(rows, time.time(), width()):
-            out(text)
+        out(*window_table(rows, time.time(), width()))
     return DONE
 
 

@@ -22,11 +22,11 @@ from flux.job.kvslookup import job_info_lookup
 from flux.job.list import job_list_id
 from flux.util import parse_datetime, parse_fsd
 
-from treepool.flux import usertexts
+from treepool.flux import sent, usertexts
 from treepool.flux.windownames import user_id
 from treepool.placement.allocation import short_form
 from treepool.placement.nodes.state import Held
-from treepool.rfc import idset, times, windows
+from treepool.rfc import idset, times
 from treepool.rfc.queues import Queues
 from treepool.rfc.windows import WindowEntry
 from treepool.view.jobstory import GIVEN_UP, GONE, OFFLINE, Closed, Facts
@@ -36,6 +36,9 @@ TOPIC = "sched-treepool."
 
 #: Seconds that the scheduler may take for each answer.
 PATIENCE = 60.0
+
+#: Why nobody answers.
+_ABSENT = "this instance does not run sched-treepool"
 
 #: A text that must be ISO 8601: Flux reads 2027-01-01T25:00 as 20:27 of the same day.
 _BEGINS_AS_ISO = re.compile(r"\d{4}-\S*")
@@ -92,7 +95,7 @@ def ask(handle: Any, name: str, payload: Optional[Mapping[str, Any]] = None) -> 
     try:
         return handle.rpc(TOPIC + name, text, nodeid=0).wait_for(PATIENCE).get()
     except OSError as e:
-        raise _explained(e) from None
+        raise _explained(handle, e) from None
 
 
 def answers(handle: Any, name: str) -> Iterator[Any]:
@@ -104,26 +107,35 @@ def answers(handle: Any, name: str) -> Iterator[Any]:
         except OSError as e:
             if e.errno == errno.ENODATA:
                 return
-            raise _explained(e) from None
+            raise _explained(handle, e) from None
         yield answer
         future.reset()
 
 
-def _explained(error: OSError) -> OSError:
+def unasked(handle: Any) -> str:
+    """Why sched-treepool has no answer: it does not run, or is too old for the question."""
+    try:
+        version = handle.rpc(f"{TOPIC}stats-get", nodeid=0).wait_for(PATIENCE).get()["version"]
+    except OSError as e:
+        if e.errno == errno.ENOSYS:
+            return _ABSENT
+        version = ""  # it is there, and refuses to tell this user
+    except (KeyError, TypeError):
+        version = "0.1"  # no other version leaves it out
+    name = f"sched-treepool {version:.40}".rstrip()
+    return f"this instance runs {name}, which does not know what this command asks"
+
+
+def _explained(handle: Any, error: OSError) -> OSError:
     if error.errno == errno.ENOSYS:
-        text = "this instance does not run sched-treepool (flux module list names its scheduler)"
-        return OSError(errno.ENOSYS, text)
+        why = unasked(handle)
+        hint = "flux module list names its scheduler"
+        if why != _ABSENT:
+            hint = "flux module reload sched-treepool loads the installed version"
+        return OSError(errno.ENOSYS, f"{why} ({hint})")
     if error.errno == errno.ETIMEDOUT:
         return OSError(errno.ETIMEDOUT, f"sched-treepool did not answer in {PATIENCE:.0f} seconds")
     return error
-
-
-def parts_of(shown: Any) -> tuple[Held, ...]:
-    """What a job holds, from an answer of sched-treepool."""
-    return tuple(
-        (tuple(idset.iterate(idset.decode(ranks))), idset.decode(cores), idset.decode(gpus))
-        for ranks, cores, gpus in shown
-    )
 
 
 @lru_cache(maxsize=None)
@@ -171,7 +183,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         raise
     state = statetostr(job["state"])
     answer = _answer(handle, jobid) if state in ("SCHED", "RUN", "INACTIVE") else None
-    parts = parts_of((answer or {}).get("parts", ()))
+    parts = sent.parts_of((answer or {}).get("parts", ()))
     exception = job.get("exception_type", "")
     if exception and job.get("exception_note"):
         exception = f"{exception}: {job['exception_note']}"
@@ -275,11 +287,9 @@ def _queue_status(handle: Any, queue: Optional[str]) -> Optional[Mapping[str, An
 
 def windows_now(handle: Any = None) -> tuple[Shown, ...]:
     """The windows that are not over, the earliest first; raises OSError."""
-    found = []
-    for value in ask(handle or connected(), "window-list")["windows"]:
-        source = str(value.pop("source"))
-        found.append(Shown(windows.read(value), source))
-    return tuple(found)
+    told = ask(handle or connected(), "window-list")["windows"]
+    sources = (str(value["source"]) for value in told)
+    return tuple(map(Shown, sent.windows_in(told), sources))
 
 
 def add_window(entry: WindowEntry) -> Added:

@@ -6,6 +6,9 @@ directory, the *home*: a link to the package, one to the directory of its librar
 where the package is not there. Links to files there are in the directories where Flux looks. Any
 link in these that leads into the home is ours, so no list of links is kept. Installing again
 replaces all of it.
+
+The link to the package is the first thing in a home and the last to go, so that whatever ends an
+installation, what is there is known to be treepool's: it can be installed again, and removed.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Iterable, Iterator, Optional
@@ -113,13 +116,13 @@ def install(prefix: Optional[Path]) -> tuple[Path, list[Path]]:
     """Install for the Flux on the PATH, in its own directories or in *prefix*.
 
     Returns the home, and the links that lead into it. What is installed there is replaced. If it
-    raises SetupError, nothing is newly installed.
+    raises SetupError, nothing is newly installed, and no directory is left that it made.
     """
     flux = FluxSite.here()
     home = flux.home if prefix is None else home_of(prefix)
     links = _links(flux, home, prefix)
     was_there = Installed.at(home, prefix) is not None
-    if os.path.lexists(home) and not was_there:
+    if not was_there and not _is_free(home):
         raise SetupError(f"{home}: exists, and is not treepool's")
     for link in links:
         if os.path.lexists(link) and not _is_ours(link, home):
@@ -128,14 +131,16 @@ def install(prefix: Optional[Path]) -> tuple[Path, list[Path]]:
         raise SetupError(f"{directory}: other users cannot read it, so Flux could not use it")
     _try(flux)
     umask = os.umask(0o022)
+    directories = [home.parent, *(link.parent for link in links), home]
+    made = _missing(directories)
     try:
-        for directory in (home.parent, *(link.parent for link in links)):
+        for directory in directories:
             directory.mkdir(parents=True, exist_ok=True)
             if not os.access(directory, os.W_OK):
                 raise PermissionError(0, "Permission denied", str(directory))
-        for name in _DIRECTORIES:
-            (home / name).mkdir(parents=True, exist_ok=True)
         _point(home / "treepool", PACKAGE)
+        for name in _DIRECTORIES:
+            (home / name).mkdir(exist_ok=True)
         _point(home / "libraries", LIBRARIES)
         _write_command(home, flux)
         for copy, file in _COPIES.items():
@@ -146,7 +151,9 @@ def install(prefix: Optional[Path]) -> tuple[Path, list[Path]]:
             _unlink(link)
     except BaseException as e:  # including Ctrl-C
         if not was_there:
-            _remove(links, home, prefix)
+            with suppress(OSError):  # the first error is the one to tell
+                _remove(links, home, None)
+            _remove_empty(*made)
         if isinstance(e, OSError):
             raise _failure(e, prefix) from None
         raise
@@ -211,10 +218,48 @@ def _write_command(home: Path, flux: FluxSite) -> None:
 
 def _replace(file: Path, text: str, mode: int = 0o644) -> None:
     """Write *file*; users see the old one or the new one, nothing between."""
-    new = file.with_name(f".{file.name}.new")
-    new.write_text(text)
-    new.chmod(mode)
-    new.replace(file)
+    with _new(file) as new:
+        new.write_text(text)
+        new.chmod(mode)
+
+
+@contextmanager
+def _new(file: Path) -> Iterator[Path]:
+    """Where the block makes what then replaces *file*; nothing is left of it if that fails.
+
+    An OSError names *file*.
+    """
+    new = _beside(file)
+    try:
+        with suppress(FileNotFoundError):
+            new.unlink()
+        yield new
+        new.replace(file)
+    except BaseException as e:
+        with suppress(OSError):
+            new.unlink()
+        if isinstance(e, OSError):
+            raise OSError(e.errno, e.strerror or str(e), str(file)) from None
+        raise
+
+
+def _beside(file: Path) -> Path:
+    return file.with_name(f".{file.name}.new")
+
+
+def _missing(directories: Iterable[Path]) -> list[Path]:
+    """Those of *directories* and of all above them that do not exist, inner ones first."""
+    above = {path for one in directories for path in (one, *one.parents)}
+    return sorted((path for path in above if not os.path.lexists(path)), reverse=True)
+
+
+def _is_free(home: Path) -> bool:
+    """Whether there is nothing at *home*, or what an installation has that was killed at once."""
+    if not os.path.lexists(home):
+        return True
+    if home.is_symlink() or not home.is_dir():
+        return False
+    return not set(os.listdir(home)) - {_beside(home / "treepool").name}
 
 
 def _ours(links: Iterable[Path], home: Path) -> Iterator[Path]:
@@ -234,11 +279,8 @@ def _is_ours(link: Path, home: Path) -> bool:
 
 def _point(link: Path, target: Path) -> None:
     """Make *link* point to *target*; users see the old link or the new one, nothing between."""
-    new = link.with_name(f".{link.name}.new")
-    with suppress(FileNotFoundError):
-        new.unlink()
-    new.symlink_to(target)
-    new.replace(link)
+    with _new(link) as new:
+        new.symlink_to(target)
 
 
 def _remove(links: Iterable[Path], home: Path, prefix: Optional[Path]) -> None:
@@ -247,8 +289,9 @@ def _remove(links: Iterable[Path], home: Path, prefix: Optional[Path]) -> None:
         _unlink(link)
     copies = (home / copy for copy in _COPIES)
     for file in (*copies, home / "bin" / "treepool", home / "libraries", home / "treepool"):
-        with suppress(FileNotFoundError):
-            _unlink(file)
+        for path in (_beside(file), file):  # the first is of an installation that was killed
+            with suppress(FileNotFoundError):
+                _unlink(path)
     above = () if prefix is None else (home.parent, prefix / "bin", prefix)
     _remove_empty(*(home / name for name in _DIRECTORIES), home, *above)
 

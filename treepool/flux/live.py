@@ -18,7 +18,7 @@ from flux.job.info import statetostr
 from flux.job.kvslookup import job_info_lookup
 
 from treepool.errors import InvalidInput, PoolConflict
-from treepool.flux import client
+from treepool.flux import client, sent
 from treepool.flux.hardware import resources
 from treepool.flux.pastjobs import PastJobs, past_jobs
 from treepool.placement.allocation import Allocation, short_form
@@ -162,7 +162,7 @@ def _attribute(handle: Any, name: str) -> str:
 
 
 def _asked(handle: Any) -> Optional[_Told]:
-    """What sched-treepool tells of the instance; None if it does not run."""
+    """What sched-treepool tells of the instance; None if it does not run, or is too old."""
     held: dict[int, tuple[Held, ...]] = {}
     ends: dict[int, float] = {}
     rules: Mapping[str, Any] = {}
@@ -170,13 +170,12 @@ def _asked(handle: Any) -> Optional[_Told]:
     try:
         for answer in client.answers(handle, "look"):
             if pool is None:
-                pool = Pool(answer["R"])
-                pool.follow_options(**answer["options"])
-                held[HELD_BACK] = client.parts_of(answer.get("held_back", ()))
-                rules = answer.get("rules", {})
+                pool = sent.pool_of(answer)
+                held[HELD_BACK] = sent.parts_of(answer.get("held_back", ()))
+                rules = sent.rules_of(answer)
             for job in answer.get("jobs", ()):
                 jobid = -1 - len(held) if job["id"] is None else int(job["id"])
-                held[jobid] = client.parts_of(job["parts"])
+                held[jobid] = sent.parts_of(job["parts"])
                 ends[jobid] = float(job["expiration"])
     except OSError as e:
         if e.errno == errno.ENOSYS:
@@ -214,7 +213,7 @@ def _resources(handle: Any) -> tuple[ResourceSet, bool]:
         return resources(handle), True
     except OSError as e:
         if e.errno == errno.EPERM:
-            text = "it does not run sched-treepool, and only its owner may read it otherwise"
+            text = f"{client.unasked(handle)}, and only its owner may read it otherwise"
             raise OSError(errno.EPERM, text) from None
         if e.errno == errno.ENOSYS:
             return resources(handle), False

@@ -109,19 +109,19 @@ def homes(env: Mapping[str, str]) -> list[Path]:
     return [Path(path[: -len(MODULES)]) for path in modules if path.endswith(f"/{MODULES}")]
 
 
-def exports(home: Path, commands: Path) -> str:
+def exports(home: Path, commands: Path) -> list[str]:
     """Shell commands that set ``variables``, and put *commands* at the end of the PATH."""
     lines = [
         f'export {name}={shlex.quote(str(path))}"${{{name}:+:${name}}}"'
         for name, path in variables(home).items()
     ]
-    return "\n".join([*lines, f'export PATH="$PATH":{shlex.quote(str(commands))}'])
+    return [*lines, f'export PATH="$PATH":{shlex.quote(str(commands))}']
 
 
-def systemd(home: Path) -> str:
-    """A drop-in for the unit of Flux that sets ``variables``."""
+def systemd(home: Path) -> list[str]:
+    """The lines of a drop-in for the unit of Flux that sets ``variables``."""
     lines = (f"{name}={path}" for name, path in variables(home).items())
-    return "\n".join(["[Service]", *(f"Environment={_systemd_quoted(line)}" for line in lines)])
+    return ["[Service]", *(f"Environment={_systemd_quoted(line)}" for line in lines)]
 
 
 def _systemd_quoted(text: str) -> str:

@@ -16,6 +16,7 @@ import attrs
 from flux.kvs import KVSTxn, commit, commit_async, get_key_direct
 
 from treepool.errors import InvalidWindow
+from treepool.flux import sent
 from treepool.flux.callbacks import Refused, payload_of, refuse, then
 from treepool.flux.config import Configuration
 from treepool.flux.questions import request_watcher
@@ -262,7 +263,7 @@ def _not_over(entries: Iterable[WindowEntry]) -> tuple[WindowEntry, ...]:
 def in_kvs(handle: Any) -> tuple[WindowEntry, ...]:
     """The windows in the KVS; raises InvalidWindow."""
     try:
-        return windows.read_all(get_key_direct(handle, KEY))
+        return sent.windows_in(get_key_direct(handle, KEY))
     except OSError as e:
         if e.errno == errno.ENOENT:
             return ()

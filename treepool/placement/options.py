@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Mapping, Optional, Sequence
 
@@ -131,6 +132,17 @@ def checked(options: Mapping[str, object]) -> dict[str, Any]:
         chosen[name] = value
     check_together(options)
     return chosen
+
+
+def known(sent: Mapping[str, object]) -> dict[str, str]:
+    """Those of *sent*, which are options of a pool of any version, that are options here."""
+    found = {}
+    for name, value in sent.items():
+        if name in OPTIONS and isinstance(value, str):
+            with suppress(InvalidOption):
+                OPTIONS[name].check(value)
+                found[name] = value
+    return found
 
 
 def kinds_of(text: object) -> tuple[Kind, ...]:

@@ -72,21 +72,26 @@ def read(value: object) -> WindowEntry:
     return entry
 
 
-def read_all(value: object) -> tuple[WindowEntry, ...]:
-    """The windows in a JSON array, each with a name of its own; raises InvalidWindow."""
+def read_all(value: object, closed: bool = True) -> tuple[WindowEntry, ...]:
+    """The windows in a JSON array, each with a name of its own; raises InvalidWindow.
+
+    An unknown key is wrong if they are *closed*; otherwise it is ignored.
+    """
     document.check_depth(value, InvalidWindow, "windows")
     findings = Findings()
-    entries = read_into(findings, value, "")
+    entries = read_into(findings, value, "", closed)
     findings.check(InvalidWindow)
     return entries
 
 
-def read_into(findings: Findings, value: object, at: str) -> tuple[WindowEntry, ...]:
+def read_into(
+    findings: Findings, value: object, at: str, closed: bool = True
+) -> tuple[WindowEntry, ...]:
     """The windows in a JSON array at pointer *at*; what is wrong is noted in *findings*."""
     if isinstance(value, list) and len(value) > MAX_WINDOWS:
         findings.note(at, f"more than {MAX_WINDOWS} windows")
         return ()
-    return tuple(findings.items(value, at, _Reader(findings).window))
+    return tuple(findings.items(value, at, _Reader(findings, closed).window))
 
 
 def ranks_of(hosts: str, R: ResourceSet) -> tuple[int, list[str]]:
@@ -100,8 +105,9 @@ def ranks_of(hosts: str, R: ResourceSet) -> tuple[int, list[str]]:
 class _Reader:
     """Reads windows, and keeps which names are taken."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, closed: bool = True) -> None:
         self.findings = findings
+        self.closed = closed
         self.names: set[str] = set()
         self.hosts_seen = 0
 
@@ -117,7 +123,7 @@ class _Reader:
             "queues": lambda v, at: self.names_of(v, at, self.word),
         }
         required = ("name", "hosts", "start", "end")
-        found = findings.members(value, at, readers, required, closed=True)
+        found = findings.members(value, at, readers, required, self.closed)
         if len(findings) > known:
             return WindowEntry("", "", 0.0, 0.0)
         entry = WindowEntry(**found)

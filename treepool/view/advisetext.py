@@ -9,7 +9,7 @@ from rich.text import Text
 from treepool.placement.nodes.tree import NODE
 from treepool.rfc import hostlist, idset
 from treepool.view.advise import Advice, Filled, Level
-from treepool.view.table import GAP, lines
+from treepool.view.table import GAP, lines, text_of
 from treepool.view.textboxes import NARROWEST, Lines, cut_words, wrapped
 from treepool.view.words import count, listed, plain, size
 
@@ -135,4 +135,5 @@ def _rounded(amount: int) -> int:
 def _table(rows: Sequence[_Row], align: str, width: int) -> Lines:
     """*rows* in columns, aligned by *align* ("l" or "r" each), indented."""
     indent = " " * GAP
-    return [Text(cut_words(indent + line, width)) for line in lines((), rows, width - GAP, align)]
+    found = map(text_of, lines((), rows, width - GAP, align))
+    return [Text(cut_words(indent + line, width)) for line in found]

@@ -142,7 +142,7 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
         yield f"waits: {_stopped(facts.queue, facts.stopped_parent, facts.stopped)}"
         yield _until_started(facts.stopped_parent or facts.queue, facts.stopped)
     elif facts.answer is None:
-        yield "waits: this instance does not run sched-treepool, and its scheduler gives no reason"
+        yield "waits: the scheduler of this instance gives no reason"
     elif facts.answer["state"] == "waiting":
         yield f"waits: {plain(str(facts.answer['reason']), MAX_LIST)}"
         yield from _outlook(facts, facts.answer, now)

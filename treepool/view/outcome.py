@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Optional, Sequence
 
-from treepool.rfc.quote import printable
 from treepool.view.replay import Outcome
 from treepool.view.tally import Waits
 
@@ -22,18 +21,13 @@ def rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
 def names(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """A name for each of *outcomes*: the cluster, if there are several, and its options."""
     several = len({outcome.cluster for outcome in outcomes}) > 1
-    return tuple(
-        printable(f"{o.cluster}: {o.rules.name}" if several else o.rules.name) for o in outcomes
-    )
+    return tuple(f"{o.cluster}: {o.rules.name}" if several else o.rules.name for o in outcomes)
 
 
 def heading(outcomes: Sequence[Outcome]) -> list[list[str]]:
     """What sets each of *outcomes* apart: the cluster, if there are several, then its options."""
     several = len({outcome.cluster for outcome in outcomes}) > 1
-    return [
-        [printable(o.cluster)] * several + list(map(_option, o.rules.name.split(",")))
-        for o in outcomes
-    ]
+    return [[o.cluster] * several + list(map(_option, o.rules.name.split(","))) for o in outcomes]
 
 
 def wait_texts(waits: Optional[Waits]) -> tuple[str, str, str]:
@@ -64,15 +58,14 @@ def _numbers(outcome: Outcome) -> dict[str, str]:
     local = _percent(outcome.local / outcome.slots) if outcome.slots else "-"
     found["slots placed locally"] = local
     for spread in outcome.spreads:
-        name = printable(spread.locality)
-        found[f"{name} over the fewest, mean"] = _ratio(spread.mean)
-        found[f"{name} over the fewest, 95 %"] = _ratio(spread.p95)
+        found[f"{spread.locality} over the fewest, mean"] = _ratio(spread.mean)
+        found[f"{spread.locality} over the fewest, 95 %"] = _ratio(spread.p95)
     return found
 
 
 def _option(word: str) -> str:
     """A short form of an option; for a policy the value alone is clear."""
-    name, _, value = printable(word).partition("=")
+    name, _, value = word.partition("=")
     if name in ("policy", "node-policy"):
         return value
     return f"{name.rpartition('-')[2]} {value}"

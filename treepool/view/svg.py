@@ -7,6 +7,7 @@ import io
 from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
+from treepool.view.escaped import Escaped
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows
 from treepool.view.text import text
@@ -39,5 +40,5 @@ def svg(picture: Picture, rows: Rows) -> str:
         height=1,  # with only a width given, TERM=dumb means 80 columns
         legacy_windows=False,
     )
-    console.print(text(picture, rows, COLUMNS))
+    console.print(Escaped(text(picture, rows, COLUMNS)))
     return console.export_svg(code_format=_FORMAT, theme=DEFAULT_TERMINAL_THEME)
