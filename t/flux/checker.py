@@ -232,7 +232,10 @@ def lost(record):
             ran = any(alloc <= up and down <= time for down, up in crashes)
             ranks = chain.from_iterable(ranks for ranks, _, _ in parts_of(job["R"] or NOTHING))
             left = any(a <= time + 1 and b >= alloc for r in ranks for a, b in gone.get(r, ()))
-            if not (kind == "exec" and ran) and not left:
+            # It had an R and no alloc event in the checkpoint: flux-core would not allocate it.
+            denied = kind == "alloc" and "has written its R" in note
+            torn = any(when["submit"] <= down and up <= time for down, up in crashes)
+            if not (kind == "exec" and ran) and not (denied and torn) and not left:
                 yield Violation("lost", f"job {jobid} could run and got: {kind}: {note}")
 
 

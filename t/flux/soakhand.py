@@ -1,12 +1,15 @@
 """Run by Flux's Python in the instance of a soak: what users and administrators do, at random.
 
 ``soakhand.py act JSON`` acts for a while, and with ``settle`` then waits until all jobs are over
-and looks whether everything is free; ``soakhand.py collect JSON`` reads all that happened from the
+and looks whether everything is free; ``soakhand.py kill JSON`` kills the instance, at a bad moment
+if asked; ``soakhand.py collect JSON`` reads all that happened from the
 KVS. Both leave what they saw in files of the run's directory. JSON is an object, see ``Hand``.
 """
 
 import json
+import os
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -21,7 +24,7 @@ import flux
 import flux.constants
 import flux.kvs
 from burst import watch
-from flux.job import cancel_async, event_wait, job_list, submit_async
+from flux.job import JobID, cancel_async, event_wait, job_list, submit_async
 from flux.job.journal import JournalConsumer
 from flux.resource import resource_list
 from soakadmin import Admin
@@ -210,11 +213,11 @@ class Hand:
         self.counts["forgotten by flux-core, cancelled"] = len(self.forgotten)
         return self.stats() == (0, 0)
 
-    def until(self, question):
+    def until(self, question, pause=0.1):
         """Whether *question()* came true in time."""
         end = time.monotonic() + SETTLING
         while not (answer := question()) and time.monotonic() < end:
-            time.sleep(0.1)
+            time.sleep(pause)
         return answer
 
 
@@ -254,9 +257,25 @@ def answer(jobid, futures):
     return {"id": jobid, "events": events, "R": R, "wanted": wanted}
 
 
+def kill(told):
+    """Write a checkpoint, then kill the processes ``pids``; if ``at_R``, when a job gets its R."""
+    hand, handle = Hand(told), flux.Flux()
+    key = "soak.killed"
+    if told["at_R"]:
+        specs = [limited_job(hand.chance, told["cluster"], told["nodes"]) for _ in range(16)]
+        places = [f"{JobID(jobid).kvs}.R" for jobid in hand.send(specs)]
+        hand.until(lambda: any(flux.kvs.exists(handle, place) for place in places), 0)
+    flux.kvs.put(handle, key, 1)
+    flux.kvs.commit(handle, flux.constants.FLUX_KVS_SYNC)
+    for pid in told["pids"]:
+        os.kill(pid, signal.SIGKILL)
+
+
 if __name__ == "__main__":
     asked = json.loads(sys.argv[2])
-    if sys.argv[1] == "act":
+    if sys.argv[1] == "kill":
+        kill(asked)
+    elif sys.argv[1] == "act":
         print(json.dumps(Hand(asked).act()))
     else:
         collect(asked)

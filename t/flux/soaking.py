@@ -10,9 +10,7 @@ state from the checkpoint that is written just before.
 """
 
 import json
-import os
 import random
-import signal
 import subprocess
 import time
 from collections import Counter
@@ -103,22 +101,15 @@ class Site(Instance):
         self.scheduler = "sched-treepool"
         self.flux("queue", "start", "--all", "--quiet")
 
-    def kill(self):
-        """End all brokers at once, with the state as it is now in the checkpoint.
+    def kill(self, hand, told):
+        """End all brokers at once, with the state of this moment in the checkpoint.
 
-        A moment after the scheduler, because a job that has an R there but no alloc event stops
-        all scheduling after the restart (flux-core 0.88, see test_unload.py).
+        *hand* does so from inside, because the moment may be that at which a job got its R.
         """
         # Not those of brokers that are lost, for which exec fails.
         pids = self.run("exec", "-r", "all", "flux", "getattr", "broker.pid").stdout.split()
-        for line in self.flux("module", "list").splitlines():
-            if line.startswith("sched-"):
-                self.flux("module", "remove", line.split()[0])
-        # The job manager writes events in batches.
-        time.sleep(1.0)
-        self.flux("kvs", "put", "--sync", "soak.killed=1")
-        for pid in [self.process.pid, *map(int, pids)]:
-            os.kill(pid, signal.SIGKILL)
+        told = {**told, "pids": [self.process.pid, *map(int, pids)]}
+        self.run("python", hand, "kill", json.dumps(told))
         self.process.communicate()
 
 
@@ -193,7 +184,10 @@ class Soak:
         """Another instance from the state of this one."""
         down = time.time()
         if how == "crash":
-            instance.kill()
+            self.counts["crashes"] += 1
+            told = self.told(f"{self.seed}/crash {down}")
+            told["at_R"] = self.counts["crashes"] % 5 == 1
+            instance.kill(HAND, told)
             # What the brokers started may live a moment longer than they.
             time.sleep(2.5)
         else:
@@ -205,9 +199,8 @@ class Soak:
 
     def act(self, instance, leg, settle):
         """One leg; its time is what a leg is set to, and what it takes to settle."""
-        told = {"seed": f"{self.seed}/{leg}", "seconds": self.leg_seconds, "settle": settle}
-        told.update(nodes=self.nodes, cluster=self.cluster, longest=self.longest)
-        told.update(gone=instance.gone, lost="")
+        told = self.told(f"{self.seed}/{leg}")
+        told.update(seconds=self.leg_seconds, settle=settle, gone=instance.gone, lost="")
         if self.brokers == self.nodes:  # the leader must stay, and enough for all jobs
             told["lost"] = f"{self.nodes - self.nodes // 8}-{self.nodes - 1}"
         # Housekeeping keeps nodes beyond the limits of the jobs that had them.
@@ -222,6 +215,17 @@ class Soak:
             self.counts.update(self.hand(instance, "act", told))
         finally:
             guest.communicate(timeout=900)
+
+    def told(self, seed):
+        """What each hand is told."""
+        return {
+            "directory": str(self.directory),
+            "seed": seed,
+            "nodes": self.nodes,
+            "cluster": self.cluster,
+            "longest": self.longest,
+            "gone": "",
+        }
 
     def hand(self, instance, what, told):
         """Run soakhand.py inside; returns what it says."""
