@@ -9,6 +9,7 @@ import pytest
 from broker import GUEST, Failed, Instance, key_of
 from features import needs_private_mode
 from schemas import conforms
+from treepool import parse_shape
 from treepool.rfc.times import clock
 
 
@@ -144,6 +145,19 @@ def test_in_private_mode_a_guest_is_told_what_is_used_not_by_how_many_jobs_nor_u
         private.flux("cancel", *jobs)
         for job in jobs:
             private.wait(job, "clean")
+
+
+@needs_private_mode
+def test_in_private_mode_a_guest_is_not_told_when_the_job_on_a_node_ends(private):
+    one = {"resources": parse_shape("slot/core=120"), "duration": 60, "queue": "debug"}
+    for rank, verdict in (("0", "later"), ("3", "now")):
+        (told,) = answers(private, "ask", **one, constraints={"ranks": [rank]})
+        assert told["verdict"] == verdict
+        assert told.get("t_estimate") is None
+        assert told.get("no_estimate") == ("private" if verdict == "later" else None)
+    words = ("explain", "--instance", "slot/core=120", "--duration=1m", "--queue=debug")
+    line = said(private, *words, '--constraint={"ranks": ["0"]}', status=1)
+    assert "cannot be told: this instance does not tell when jobs of others end" in line
 
 
 @needs_private_mode

@@ -2,7 +2,8 @@
 
 The requests and answers are documented in doc/questions.md. With ``access.private-mode`` (see
 flux-config-access(5)) a guest learns of no job of others, as from ``flux jobs``, but the id of one
-that his own waits for, which its annotations have, too.
+that his own waits for, which its annotations have, too. What he asks about and has not submitted
+gets no estimate: on one node it would be the end of the job there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from flux.util import parse_fsd
 from treepool.errors import InfeasibleRequest, InvalidIdset, InvalidJobspec
 from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
-from treepool.flux.outlook import Estimate, Outlook
+from treepool.flux.outlook import PRIVATE, Estimate, Outlook
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
 from treepool.flux.runner import Runner
 from treepool.placement.allocation import Allocation, parts_of
@@ -270,7 +271,9 @@ class Answers:
                 }
                 return
             reason = yield from why_waiting(queue, job, time.time(), name_of)
-        start = yield from self.outlook.start_of_new(job)
+        start: Estimate = PRIVATE
+        if self._sees_all(asker):
+            start = yield from self.outlook.start_of_new(job)
         told = {"verdict": "later", "reason": str(reason), **reason.facts}
         yield {**said, **told, **_estimated(start)}
 

@@ -30,8 +30,9 @@ _FRESH = 10.0
 
 #: Why none can tell when a job starts: it needs nodes that are down or drained, or what jobs
 #: without a time limit hold; a job ahead of it has no estimate, either; too many jobs are ahead;
-#: the search that its request needs was given up.
+#: the search that its request needs was given up; it would tell a guest when others' jobs end.
 NODES, UNLIMITED, AHEAD, MANY, SEARCH = "nodes", "unlimited", "ahead", "many", "search"
+PRIVATE = "private"
 
 #: The start of a job in seconds since the epoch, or one of these words.
 Estimate = Union[float, str]

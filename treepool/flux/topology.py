@@ -12,6 +12,9 @@ from treepool.flux.discover import Discovery
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
+#: What is known where no node has told of a locality.
+NONE = "none, nodes are flat"
+
 
 class Topology:
     """The topology of the nodes of *pool*, which brokers are asked for if *discovers*.
@@ -26,6 +29,8 @@ class Topology:
         self._log = log
         self._pool = pool
         self._changed = changed
+        #: What the log says is known.
+        self._said = ""
         self._discovery: Optional[Discovery] = None
         if discovers:
             R = pool.inventory.resource_set
@@ -91,7 +96,9 @@ class Topology:
             self._log.warning(f"topology: rank {ranks} is flat: {reason}")
         pool.mark_up(idset.encode(discovery.up & discovery.known))
         if not discovery.unknown:
-            known = ", ".join(pool.localities) or "none, nodes are flat"
             nodes = f"{discovery.nodes} node" + "s" * (discovery.nodes != 1)
-            self._log.info(f"topology: {known} (hwloc of {nodes})")
+            known = f"{', '.join(pool.localities)} (hwloc of {nodes})" if pool.localities else NONE
+            if known != self._said:
+                self._said = known
+                self._log.info(f"topology: {known}")
         self._changed(pool.localities != localities)

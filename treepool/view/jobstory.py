@@ -25,6 +25,7 @@ _NO_ESTIMATE = {
     "ahead": "a job ahead of it has no estimate either",
     "many": "too many jobs are ahead of it",
     "search": "the search for a place was given up",
+    "private": "this instance does not tell when jobs of others end",
 }
 
 #: Why no job starts.
