@@ -234,7 +234,7 @@ def lost(record):
             left = any(a <= time + 1 and b >= alloc for r in ranks for a, b in gone.get(r, ()))
             # It had an R and no alloc event in the checkpoint: flux-core would not allocate it.
             denied = kind == "alloc" and "has written its R" in note
-            torn = any(when["submit"] <= down and up <= time for down, up in crashes)
+            torn = any(when["submit"] <= up and down <= time for down, up in crashes)
             if not (kind == "exec" and ran) and not (denied and torn) and not left:
                 yield Violation("lost", f"job {jobid} could run and got: {kind}: {note}")
 
