@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import re
 import time
 import weakref
 from random import Random
@@ -9,6 +10,7 @@ from unittest.mock import Mock, patch
 
 import checks
 import flux
+from flux.scheduler import Scheduler
 from loaded import BOTH, Loaded
 
 from treepool.errors import InvalidOption
@@ -17,7 +19,9 @@ from treepool.flux.config import Configuration
 from treepool.flux.garbage import Garbage, let_go
 from treepool.flux.heldback import HeldBack
 from treepool.flux.hello import held_of
+from treepool.flux.protocol import PRIVATE, Protocol
 from treepool.flux.runner import Precedence
+from treepool.flux.sched import TreepoolScheduler
 from treepool.flux.submissions import Submission, Submissions
 from treepool.placement.plan import profile
 from treepool.placement.pool import Pool
@@ -34,6 +38,15 @@ def two_waiting(**table):
     jobs = here.submit(), here.submit()
     here.rest()
     return here, jobs
+
+
+# -- names of flux-core
+
+
+def check_each_private_name_of_flux_core_that_is_overridden_is_looked_for_at_load():
+    own = {*vars(Protocol), *vars(TreepoolScheduler)}
+    overridden = {n for n in own if re.match("_[a-z]", n) and hasattr(Scheduler, n)}
+    assert overridden <= set(PRIVATE)
 
 
 # -- the clock

@@ -30,7 +30,8 @@ class Passes:
     def __init__(self) -> None:
         self._last: deque[float] = deque(maxlen=_PASSES)
         self._spent = 0.0
-        self._count = 0
+        #: How many there were in which there was something to do.
+        self.count = 0
         self._sum = self._worst = 0.0
 
     def timed(self, work: Generator[None, None, bool]) -> Iterator[None]:
@@ -46,7 +47,7 @@ class Passes:
                 self._last.append(self._spent)
                 self._worst = max(self._worst, self._spent)
                 self._sum += self._spent
-                self._count += 1
+                self.count += 1
                 self._spent = 0.0
                 return
             self._spent += time.perf_counter() - began
@@ -56,7 +57,7 @@ class Passes:
         """The numbers, in seconds."""
         ordered = sorted(self._last) or [0.0]
         return {
-            "count": self._count,
+            "count": self.count,
             "sum": self._sum,
             "median": ordered[len(ordered) // 2],
             "p99": ordered[len(ordered) * 99 // 100],

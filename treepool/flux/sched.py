@@ -70,6 +70,8 @@ class TreepoolScheduler(Protocol):
         self._use_flux_options()
         self._precedence, self._cancels = Precedence(), Precedence(_CANCELS)
         self._changes = Precedence(_CHANGES)
+        #: Whether a pass was asked for since the jobs were told what the last one came to.
+        self._asked = False
 
     @property
     def pool(self) -> Pool:
@@ -276,6 +278,7 @@ class TreepoolScheduler(Protocol):
 
     def start_schedule(self) -> None:
         """Ask for a pass, because something has changed."""
+        self._asked = True
         self._passes.wake()
 
     @property
@@ -291,29 +294,28 @@ class TreepoolScheduler(Protocol):
     def schedule(self) -> Work:
         """Start and reserve what can be, in steps of a few milliseconds."""
         self.queue.follow()
-        changes = self._submissions
-        work = self._pass()
+        changes, passes = self._submissions, self._numbers.passes
+        before, work = passes.count, passes.timed(self.queue.run())
         while self._may_pass:
             if self._changes.waits(changes.is_behind):
                 changes.apply()
             elif next(work, self) is self:
                 if not changes.is_behind:
-                    self._rest()
+                    self._rest(passes.count > before)
                     return
                 changes.apply()
-                work = self._pass()
+                work = passes.timed(self.queue.run())
             yield None
 
-    def _pass(self) -> Iterator[None]:
-        return self._numbers.passes.timed(self.queue.run())
-
-    def _rest(self) -> None:
+    def _rest(self, worked: bool) -> None:
         """A pass has ended: wait until it is time for the next one, and tell the jobs of it."""
         wait = self.queue.next_time - time.time()
         self._passes.wake(min(wait, _LOOK) if self.queue.jobs else wait)
-        self._annotator.changed()
-        self._annotations.wake()
-        self._estimates.wake()
+        if worked or self._asked:
+            self._asked = False
+            self._annotator.changed()
+            self._annotations.wake()
+            self._estimates.wake()
 
     def started(self, job: Waiting, allocation: Allocation, how: str) -> None:
         """Send a job's R on its way; if that fails, the job holds nothing and is answered."""
