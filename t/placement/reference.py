@@ -1705,10 +1705,17 @@ class Told(NamedTuple):
 
 
 def told_by(entry: dict[str, Any]) -> Told:
-    """What an entry of ``allocated`` says."""
+    """What an ``allocated`` says."""
     site = entry.get("site", {})
     kept = (frozenset(ids(site.get(name, ""))) for name in ("cores", "gpus"))
     return Told(ids(entry["cores"]), ids(entry.get("gpus", "")), Ids(*kept))
+
+
+def told_in(scheduling: dict[str, Any]) -> dict[int, Told]:
+    """What a key tells of its ranks: in their entry of children, or beside these (treepool 0.1)."""
+    beside = [(entry["ranks"], entry) for entry in scheduling.get("allocated", [])]
+    inside = [(e["ranks"], e["allocated"]) for e in scheduling["children"] if "allocated" in e]
+    return {rank: told_by(entry) for ranks, entry in beside + inside for rank in ids(ranks)}
 
 
 def allocated_by_rank(scheduling: Optional[dict[str, Any]], ranks: list[int]) -> dict[int, Told]:
@@ -1717,11 +1724,7 @@ def allocated_by_rank(scheduling: Optional[dict[str, Any]], ranks: list[int]) ->
         return {}
     entries = scheduling.get("children", [])
     move = rank_in_R([rank for entry in entries for rank in ids(entry["ranks"])], ranks)
-    return {
-        move[rank]: told_by(entry)
-        for entry in scheduling.get("allocated", [])
-        for rank in ids(entry["ranks"])
-    }
+    return {move[rank]: told for rank, told in told_in(scheduling).items()} if entries else {}
 
 
 def rank_in_R(known: Iterable[int], ranks: list[int]) -> dict[int, int]:

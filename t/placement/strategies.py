@@ -479,8 +479,19 @@ def add_allocated(
                 if draw(st.booleans()):
                     cores = list(range(len(cores)))
                 owned[rank] = cores, gpus
-    if told:
-        key["allocated"] = told
+    if told and draw(st.booleans()):
+        key["allocated"] = told  # as treepool 0.1 wrote it
+    elif told:
+        by_rank = {entry.pop("ranks"): entry for entry in told}
+        children = []
+        for entry in key["children"]:
+            ranks = [idset_text([rank]) for rank in idset.iterate(idset.decode(entry["ranks"]))]
+            rest = [int(rank) for rank in ranks if rank not in by_rank]
+            children += [{**entry, "ranks": idset_text(rest)}] if rest else []
+            for rank in ranks:
+                if rank in by_rank:
+                    children.append({**entry, "ranks": rank, "allocated": by_rank[rank]})
+        key["children"] = children
 
 
 @st.composite
