@@ -303,7 +303,7 @@ def plain_json(given: Union[Mapping[str, Any], str], error: Type[InvalidInput], 
 
 
 def integer(value: Any) -> bool:
-    """Whether JSON *value* is an integer, as Flux reads one: without a decimal point, of 64 bits."""
+    """Whether JSON *value* is an integer as Flux reads it: no decimal point, and 64 bits."""
     return type(value) is int and value.bit_length() <= 63
 
 
