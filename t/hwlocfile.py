@@ -22,7 +22,7 @@ def has_library() -> bool:
 
 @attrs.frozen
 class Device:
-    """A PCI device below NUMA node ``numa`` (an index; None: below the machine).
+    """A PCI device below NUMA node ``numa`` (an index; None: below the machine, or a ``package``).
 
     ``backends`` are the OS devices on it, as (name, backend); ze0.1 is inside ze0. ``infos`` belong
     to each of them; sizes are in KiB. ``l3`` says below which L3 cache of the NUMA node it is,
@@ -37,6 +37,7 @@ class Device:
     speed: float = 15.75
     l3: Optional[int] = None
     switch: str = ""
+    package: Optional[int] = None
 
 
 @attrs.frozen
@@ -102,6 +103,7 @@ class _Writer:
         numas = range(package * made.numas, (package + 1) * made.numas)
         inside = "".join(self.numa(n) for n in numas)
         cores = range(numas.start * made.cores, numas.stop * made.cores)
+        inside += self.devices(None, package=package)
         kind = "Socket" if self.version == 1 else "Package"
         return self.object(kind, inside, cores, os_index=package)
 
@@ -151,9 +153,11 @@ class _Writer:
                 )
         return found
 
-    def devices(self, numa: Optional[int], l3: Optional[int] = None) -> str:
+    def devices(
+        self, numa: Optional[int], l3: Optional[int] = None, package: Optional[int] = None
+    ) -> str:
         """The devices there: those behind a switch, and others below a host bridge each."""
-        here = [d for d in self.made.devices if (d.numa, d.l3) == (numa, l3)]
+        here = [d for d in self.made.devices if (d.numa, d.l3, d.package) == (numa, l3, package)]
         found = "".join(self.device(d) for d in here if not d.switch)
         found = self.bridge(found) if found else ""
         for switch in dict.fromkeys(d.switch for d in here if d.switch):

@@ -562,18 +562,23 @@ def test_what_an_enclosing_instance_gave_is_told_in_the_ranks_of_R(treepool, xml
     R = encoded(treepool("encode", "--xml", xml(NODE), "--ranks=4-5", "--hosts=n[4-5]"))
     R["execution"]["starttime"] = 1.0  # it is that of a job
     R["execution"]["R_lite"] = [{"rank": "0-1", "children": {"core": "0-5"}}]
-    R["scheduling"]["allocated"] = [{"ranks": "4-5", "cores": cores}]
+    R["scheduling"]["children"][0]["allocated"] = {"cores": cores}
     again = encoded(treepool("encode", "--xml", xml(NODE), "-R", write(R)))
-    assert again["scheduling"]["allocated"] == [{"ranks": "0-1", "cores": cores}]
+    assert told(again) == {"0-1": {"cores": cores}}
+
+
+def told(R):
+    """What the key of *R* says of allocated ids, by ranks."""
+    return {entry["ranks"]: entry.get("allocated") for entry in R["scheduling"]["children"]}
 
 
 def test_of_a_node_with_no_other_cores_nothing_says_which_were_given(treepool, xml, write):
     R = encoded(treepool("encode", "--xml", xml(NODE), "--ranks=4-5", "--hosts=n[4-5]"))
     R["execution"]["starttime"] = 1.0  # it is that of a job
     R["execution"]["R_lite"] = [{"rank": "0-1", "children": {"core": "0-7"}}]
-    R["scheduling"]["allocated"] = [{"ranks": "4-5", "cores": "8-15"}]
+    R["scheduling"]["children"][0]["allocated"] = {"cores": "8-15"}
     again = encoded(treepool("encode", "--xml", f"{xml(THIN)}:1", "-R", write(R)))
-    assert again["scheduling"]["allocated"] == [{"ranks": "0", "cores": "8-15"}]
+    assert told(again) == {"0": {"cores": "8-15"}, "1": None}
 
 
 def test_of_a_node_that_shows_no_other_gpus_only_the_cores_that_were_given_are_told(
@@ -585,9 +590,6 @@ def test_of_a_node_that_shows_no_other_gpus_only_the_cores_that_were_given_are_t
     R = encoded(treepool("encode", "--xml", node(4), "--ranks=4-5", "--hosts=n[4-5]"))
     R["execution"]["starttime"] = 1.0  # it is that of a job
     R["execution"]["R_lite"] = [{"rank": "0-1", "children": {"core": "0-5", "gpu": "0"}}]
-    R["scheduling"]["allocated"] = [{"ranks": "4-5", "cores": "4-9", "gpus": "2"}]
+    R["scheduling"]["children"][0]["allocated"] = {"cores": "4-9", "gpus": "2"}
     again = encoded(treepool("encode", "--xml", f"{node(1)}:1", "-R", write(R)))
-    assert again["scheduling"]["allocated"] == [
-        {"ranks": "0", "cores": "4-9", "gpus": "2"},
-        {"ranks": "1", "cores": "4-9"},
-    ]
+    assert told(again) == {"0": {"cores": "4-9", "gpus": "2"}, "1": {"cores": "4-9"}}

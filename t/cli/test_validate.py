@@ -1,7 +1,5 @@
 """``treepool validate``: every problem with its pointer, or one line on what is there."""
 
-import json
-
 import pytest
 
 from schemas import conforms
@@ -51,15 +49,11 @@ def test_ranks_of_a_key_that_R_lacks_are_a_warning(treepool, write, R):
     assert "warning: /scheduling/fabric: rank 1 not in R_lite" in result.out
 
 
-def test_cores_that_are_not_those_allocated_are_a_problem_of_that_place(treepool, write, R):
-    R["scheduling"]["allocated"] = [{"ranks": "3", "cores": "0-2"}]
+def test_allocated_ids_that_are_not_those_of_R_are_a_warning_at_that_place(treepool, write, R):
+    R["scheduling"]["children"][0]["allocated"] = {"cores": "0-2"}
     result = treepool("validate", write(R))
-    wrong = "cores 0-2 are not those of R_lite, 0-7, which are not as many either"
-    assert (result.status, result.out) == (1, f"/scheduling/allocated: {wrong}\n")
-    vectors = json.loads((data_folder("testvectors") / "rfc49-cluster-b.json").read_text())
-    vectors["cluster"]["R"] = R
-    line = f"/cluster/R/scheduling/allocated: {wrong}"
-    assert treepool("validate", write(vectors)).out.splitlines() == [line]
+    assert result.status == 0
+    assert "warning: /scheduling/children/0/allocated: 3 cores, but R_lite of rank" in result.out
 
 
 def test_a_key_without_a_writer_is_ignored_with_a_warning(treepool, write, R):

@@ -16,6 +16,7 @@ from hwlocfile import Device, Made
 from treepool.discovery import hwlocxml
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import topo_of
+from treepool.discovery.machine import Gpu, Machine, Region
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.idset import union
@@ -190,6 +191,30 @@ def test_memory_of_another_tier_is_a_locality_inside_the_domain_it_is_near_to(su
         {"cores": "0-3", "memory": 16},
         {"cores": "4-7", "memory": 16, tier: [{"cores": "4-7", "memory": 64}]},
     ]
+
+
+def test_a_domain_with_others_inside_lists_the_gpus_that_none_of_these_has():
+    devices = [
+        Device("0000:01:00.0", 0, backends=[("cuda0", "CUDA")]),
+        Device("0000:02:00.0", package=0, backends=[("cuda1", "CUDA")]),
+        Device("0000:03:00.0", backends=[("cuda2", "CUDA")]),
+    ]
+    found = topo(Made(memory=0, devices=devices))
+    numa = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7"}]
+    assert found["socket"][0] == {"gpus": "1", "numa": numa}
+    assert found["gpus"] == "2" and "cores" not in found
+
+
+def test_a_domain_with_cores_that_no_domain_inside_has_lists_everything():
+    # flux-core's TreePool does not look into a domain that lists cores.
+    gpus = Gpu(0, cores=0b011), Gpu(1, cores=0b111)
+    numas = Region("numa", 0b011), Region("numa", 0b100)
+    machine = Machine("host", 0b1111, numas, gpus=gpus)
+    assert topo_of(machine).topo == {
+        "cores": "0-3",
+        "gpus": "0-1",
+        "numa": [{"cores": "0-1", "gpus": "0"}, {"cores": "2"}],
+    }
 
 
 def test_memory_of_a_tier_near_nothing_belongs_to_the_node():

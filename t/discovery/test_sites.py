@@ -137,6 +137,11 @@ NVL = {
 }
 
 
+def test_hosts_of_slurm_may_have_several_numbers():
+    found, _ = fabric("SwitchName=a Nodes=r[0-1]n[0-1]\nSwitchName=b Nodes=r2n0\n", "r[0-2]n0,r0n1")
+    assert [item["ranks"] for item in found["switch"]] == ["0-1,3", "2"]
+
+
 @pytest.mark.parametrize("text", [TREE, TREE_YAML], ids=["conf", "yaml"])
 def test_slurms_trees_are_switches_by_their_levels(text):
     found, warnings = fabric(text)

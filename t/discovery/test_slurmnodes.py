@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from depth import examples
-from treepool.discovery import slurmnodes
+from treepool.discovery import slurmhosts, slurmnodes
 from treepool.discovery.levels import topo_of
-from treepool.errors import InvalidHardware
+from treepool.errors import InvalidHardware, InvalidHostlist
 from treepool.rfc.links import Wire
+from work import Lines
 
 
 def scontrol(*names, sockets=2, cores=8, gres="gpu:a100:4(S:0-1)", memory=512000):
@@ -130,3 +131,23 @@ def test_any_text_is_read_or_refused(text):
             topo_of(machine)
     except InvalidHardware as e:
         assert "\n" not in str(e)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("r[1-2]n[1-2]", "r1n1 r1n2 r2n1 r2n2"),
+        ("r[2,1]n[01-2]-ib,a[3,1]", "r2n01-ib r2n02-ib r1n01-ib r1n02-ib a3 a1"),
+        ("[1-2][3-4],,b", "13 14 23 24 b"),
+        ("a[0-1][0-1][0-1]", "a000 a001 a010 a011 a100 a101 a110 a111"),
+    ],
+)
+def test_in_slurms_lists_several_brackets_are_a_product(text, plain):
+    assert slurmhosts.decode(text) == plain.split()
+
+
+@pytest.mark.parametrize("text", ["[0-99]" * 50, "h" + "[0]" * 100_000, "h[1][", "h[2-1],i[1]"])
+def test_of_slurms_lists_malformed_and_oversized_ones_are_refused_at_once(text):
+    with Lines() as work, pytest.raises(InvalidHostlist):
+        slurmhosts.decode(text)
+    assert work.count < 4_000_000

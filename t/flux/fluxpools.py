@@ -6,6 +6,7 @@ needs flux-core's TreePool and this flux-core, 0.86 that is, has none.
 
 import json
 import os
+from itertools import product
 from pathlib import Path
 
 import checks
@@ -197,13 +198,111 @@ def check_the_r_that_subinstance_makes_loads_in_flux_core():
 
 def check_what_ours_adds_to_a_key_flux_core_carries_along():
     for _, R in sub_instances():
-        if "allocated" in R["scheduling"]:
+        told = [entry.get("allocated") for entry in R["scheduling"]["children"]]
+        if any(told):
             below = FluxCorePool(inside(R))
-            got = placed(below, 1, "slot=1/core=1").to_dict()
-            assert got["scheduling"]["allocated"] == R["scheduling"]["allocated"]
+            got = placed(below, 1, f"slot={len(told)}/node/core=1").to_dict()
+            assert [e.get("allocated") for e in got["scheduling"]["children"]] == told
             break
     else:
         raise AssertionError("no R with more than the RFC has")
+
+
+#: What nodes of the chains are: two sockets of two NUMA domains of four cores and a GPU.
+NUMA = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
+SOCKETS = {"socket": [{"numa": NUMA[:2]}, {"numa": NUMA[2:]}]}
+
+
+def chain_R(nodes):
+    """The R of the outermost instance of a chain."""
+    ranks = f"0-{nodes - 1}" if nodes > 1 else "0"
+    return {
+        "version": 1,
+        "execution": {
+            "R_lite": [{"rank": ranks, "children": {"core": "0-15", "gpu": "0-3"}}],
+            "nodelist": [f"n[{ranks}]"],
+            "starttime": 0,
+            "expiration": 0,
+        },
+        "scheduling": {
+            "writer": "TreePool",
+            "children": [{"ranks": ranks, "topo": SOCKETS}],
+        },
+    }
+
+
+def started_in(R):
+    """*R* as Flux hands it to an instance: ranks and cores from zero, the key as it was.
+
+    Also the true node and cores of each of its ranks, in the ids of the instance around it.
+    """
+    has = content(R)
+    entries = []
+    for new, rank in enumerate(sorted(has)):
+        children = {"core": ",".join(map(str, range(len(has[rank][0]))))}
+        if has[rank][1]:
+            children["gpu"] = ",".join(map(str, sorted(has[rank][1])))
+        entries.append({"rank": str(new), "children": children})
+    R = json.loads(json.dumps(R))
+    R["execution"]["R_lite"] = entries
+    R["execution"]["starttime"] = 1.0
+    del R["execution"]["nslots"]
+    return R, {new: (rank, sorted(has[rank][0])) for new, rank in enumerate(sorted(has))}
+
+
+def chain(kinds, shapes, nodes):
+    """An instance of each of *kinds* inside a job of the one before, each with other jobs beside.
+
+    *shapes* are those of the jobs of each instance. Yields of each instance its kind, its pool, and
+    the true node and cores of each of its ranks.
+    """
+    R, true = chain_R(nodes), {rank: (rank, list(range(16))) for rank in range(nodes)}
+    for kind, jobs in zip(kinds, shapes):
+        pool = TreepoolPool(R) if kind == "ours" else FluxCorePool(R)
+        yield kind, pool, true
+        for jobid, shape in enumerate(jobs):
+            try:
+                job = placed(pool, jobid, shape)
+            except OSError:  # no room beside what is there
+                return
+        R, inner = started_in(job.to_dict())
+        true = {
+            new: (true[rank][0], [true[rank][1][core] for core in cores])
+            for new, (rank, cores) in inner.items()
+        }
+
+
+#: The jobs of the outermost instance and of the one inside; the last one is the next instance's.
+CHAINS = (
+    ("slot/[core=4;gpu=1], slot=2/[core=4;gpu=1]", "slot=2/[core=4;gpu=1]"),
+    ("slot/core=6, slot=2/[core=4;gpu=1]", "slot/core=1, slot/[core=5;gpu=1]"),
+    ("slot/node/core=6, slot=3/node/[core=9;gpu=2]", "slot=2/node/core=9"),
+    ("slot/node/core=16, slot=2/node/core=9", "slot/node/core=1, slot/node/core=3"),
+    ("slot=3/[core=8;gpu=2], slot=5/[core=8;gpu=2]", "slot/core=1, slot=3/[core=8;gpu=2]"),
+    ("slot=3/core=3, slot=4/node{x}/core=1", "slot/core=9, slot=2/node{x}/core=1"),
+    ("slot/core=3, slot/[core=12;gpu=4]", "slot/core=1, slot/[core=8;gpu=2]"),
+)
+
+
+def check_in_chains_of_three_instances_of_either_pool_a_part_is_never_called_whole():
+    seen = set()
+    every = product(CHAINS, (1, 2, 6), product(("ours", "theirs"), repeat=3))
+    for jobs, nodes, kinds in every:
+        shapes = [some.split(", ") for some in (*jobs, "slot/core")]
+        for depth, (kind, pool, true) in enumerate(chain(kinds, shapes, nodes)):
+            if kind == "theirs" or (depth and kinds[0] == "theirs"):
+                continue  # flux-core's pool does not say which cores its jobs have
+            for name, size in (("socket", 8), ("numa", 4)):
+                try:
+                    job = placed(pool.copy(), 99, f"slot/{name}{{x}}").to_dict()
+                except OSError:
+                    continue
+                ((rank, (cores, _)),) = content(job).items()
+                mine = sorted(true[rank][1][core] for core in cores)
+                whole = range(mine[0] // size * size, mine[0] // size * size + size)
+                assert mine == list(whole), (kinds, shapes, nodes, mine)
+                seen.add((kinds, depth))
+    assert (("ours", "ours", "ours"), 2) in seen and (("ours", "theirs", "ours"), 2) in seen
 
 
 def check_a_final_free_frees_also_what_the_job_manager_freed_when_no_scheduler_listened():

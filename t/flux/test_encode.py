@@ -1,16 +1,20 @@
-"""``treepool encode`` and Flux agree on what a node has."""
+"""``treepool encode`` and Flux agree on what a node has, and treepool reads flux-core's keys."""
 
 import json
 import os
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from broker import Instance
+from broker import PATIENCE, Instance, environment
 from commandline import run_process
+from features import needs_tree_pool
 from hwlocfile import Device, Made
-from treepool.rfc import idset
+from treepool import Pool, parse_shape
+from treepool.rfc import idset, topo
+from treepool.rfc.jobspec import from_resources
 
 REAL = Path(__file__).parents[3] / "shared" / "hwloc"
 
@@ -70,6 +74,93 @@ def test_ids_of_made_up_machines(flux, tmp_path, name):
 @pytest.mark.parametrize("name", ["corona", "sierra", "tuo.SPX", "tuo.TPX", "cxlmem+dax.v2"])
 def test_ids_of_real_machines(flux, name):
     agree(REAL / f"{name}.xml", flux)
+
+
+#: Flux's R of each XML, an item of a JSON array, with the key of flux-core's encoder.
+ENCODER = """
+import json, subprocess, sys
+from flux.resource.TreePool import amend
+command = ["flux", "R", "encode", "--xml"]
+for path in sys.argv[1:]:
+    R = json.loads(subprocess.run([*command, path], stdout=subprocess.PIPE, check=True).stdout)
+    print(json.dumps(amend(R, open(path).read())))
+"""
+
+
+def encoded_by_flux_core(*paths):
+    """The R of each node, with flux-core's key."""
+    done = subprocess.run(
+        ["flux", "python", "-c", ENCODER, *map(str, paths)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    return list(map(json.loads, done.stdout.splitlines()))
+
+
+def served(R):
+    """Assert that treepool loads *R*, finds every id in its topo, and gives all of it to a job."""
+    (children,) = (entry["children"] for entry in R["execution"]["R_lite"])
+    (entry,) = R["scheduling"]["children"]
+    tree = topo.read(entry["topo"])
+    assert tree.cores == idset.decode(children["core"])
+    assert tree.gpus == idset.decode(children.get("gpu", ""))
+    pool = Pool(R)
+    spec = from_resources(parse_shape("slot/node{x}"))
+    job = pool.alloc(1, pool.parse_resource_request(spec)).to_dict()
+    assert job["execution"]["R_lite"] == R["execution"]["R_lite"]
+
+
+@needs_tree_pool
+def test_gpus_that_flux_core_writes_on_a_socket_or_the_node_beside_nested_domains(tmp_path):
+    devices = [
+        Device("0000:01:00.0", 0, backends=[("cuda0", "CUDA")]),
+        Device("0000:02:00.0", package=0, backends=[("cuda1", "CUDA")]),
+        Device("0000:03:00.0", backends=[("cuda2", "CUDA")]),
+    ]
+    path = tmp_path / "node.xml"
+    path.write_text(Made(memory=0, devices=devices).xml())
+    (R,) = encoded_by_flux_core(path)
+    served(R)
+    theirs = R["scheduling"]["children"][0]["topo"]
+    assert theirs["gpus"] == "2" and theirs["socket"][0]["gpus"] == "1"
+    ours = json.loads(run_process("encode", "--xml", path).out)
+    assert ours["scheduling"]["children"][0]["topo"] == theirs
+
+
+def moved(xml, kind):
+    """*xml* with its first GPU directly in the first object of a *kind*, as text."""
+    root = ElementTree.fromstring(xml)
+    around = {child: parent for parent in root.iter() for child in parent}
+    gpu = next(
+        item
+        for item in root.iter("object")
+        if item.get("type") == "PCIDev"
+        and (item.get("pci_type") or "")[:2] in ("03", "12")
+        and item.find("object[@type='OSDev']") is not None
+    )
+    around[gpu].remove(gpu)
+    bridge = {"type": "Bridge", "bridge_type": "0-1", "depth": "0", "gp_index": "99999"}
+    bridge["bridge_pci"] = "0000:[00-ff]"
+    kinds = {"Package", "Socket"} if kind == "Package" else {kind}  # hwloc 1 has sockets
+    above = next(item for item in root.iter("object") if item.get("type") in kinds)
+    ElementTree.SubElement(above, "object", bridge).append(gpu)
+    return ElementTree.tostring(root, "unicode")
+
+
+@needs_tree_pool
+@pytest.mark.skipif(not REAL.is_dir(), reason="../shared/hwloc is not here")
+def test_keys_of_flux_core_of_real_machines_and_of_such_with_a_gpu_elsewhere(tmp_path):
+    names = ["corona", "sierra", "tuo.SPX", "tuo.TPX", "cxlmem+dax.v2"]  # hwloc 2 reads these
+    paths = [REAL / f"{name}.xml" for name in names]
+    for name in names[:4]:
+        for kind in ("Package", "Machine"):
+            paths.append(tmp_path / f"{name}-{kind}.xml")
+            paths[-1].write_text(moved((REAL / f"{name}.xml").read_text(), kind))
+    for R in encoded_by_flux_core(*paths):
+        served(R)
 
 
 def agree_locally(flux_encode, **environment):

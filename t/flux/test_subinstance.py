@@ -28,7 +28,8 @@ def ids(R, kind):
 
 def physical(level, job):
     """The topo's ids of *job*'s cores, from what its instance's R says of its own."""
-    (told,) = level["R"]["scheduling"].get("allocated", [{"cores": "0-119"}])
+    (entry,) = level["R"]["scheduling"]["children"]
+    told = entry.get("allocated", {"cores": "0-119"})
     of_instance = list(idset.iterate(idset.decode(told["cores"])))
     of_r = ids(level["R"], "core")
     assert of_r == list(range(len(of_instance))), "flux counts the cores of an instance from zero"

@@ -75,7 +75,10 @@ def small_R():
         },
         "scheduling": {
             "writer": "TreePool",
-            "children": [{"ranks": "0-2", "topo": topo}],
+            "children": [
+                {"ranks": "0,2", "topo": topo, "allocated": {"cores": "0-7", "gpus": "0-3"}},
+                {"ranks": "1", "topo": topo},
+            ],
             "allocated": [{"ranks": "1", "cores": "0-7"}],
             "links": {digest(topo): table},
             "site": {"x": 1},

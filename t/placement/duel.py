@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Callable, Optional
 
 from placement.exhaustive import TooBig
-from placement.reference import Ids, ReferencePool, Served, ids_of, r_lite, told_by
+from placement.reference import Ids, ReferencePool, Served, ids_of, r_lite, told_in
 from placement.strategies import History, Step
 from placement.wanted import Wanted, ids
 from treepool.errors import TreepoolError
@@ -88,11 +88,7 @@ def told(R: dict[str, Any]) -> dict[str, Any]:
             for entry in R["scheduling"]["children"]
             for rank in ids(entry["ranks"])
         }
-        found["allocated"] = {
-            rank: told_by(entry)
-            for entry in R["scheduling"].get("allocated", [])
-            for rank in ids(entry["ranks"])
-        }
+        found["allocated"] = told_in(R["scheduling"])
     return found
 
 

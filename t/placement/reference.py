@@ -632,13 +632,20 @@ def take(domain: Domain, need: Simple, want: tuple[int, int], free: Ids) -> Ids:
 
 
 def domains_with(host: Domain, some: Ids) -> list[int]:
-    """How many domains of each level in *host* have *some*: first those with nothing inside."""
+    """How many domains of each level in *host* have *some*: first those with nothing inside.
+
+    A GPU in no domain of a level counts as one of its own.
+    """
 
     def height(domain: Domain) -> int:
         return max((height(child) + 1 for child in domain.children), default=0)
 
-    having = [height(d) for d in host.walk() if d is not host and d.ids & some]
-    return [having.count(level) for level in range(height(host))]
+    found = []
+    for level in range(height(host)):
+        there = [d for d in host.walk() if d is not host and height(d) == level]
+        loose = some.gpus.difference(*(d.ids.gpus for d in there))
+        found.append(sum(bool(d.ids & some) for d in there) + len(loose))
+    return found
 
 
 def take_units(domain: Domain, need: Simple, want: int, free: Ids) -> Ids:
@@ -658,8 +665,9 @@ def take_units(domain: Domain, need: Simple, want: int, free: Ids) -> Ids:
 def take_gpus(domain: Domain, want: tuple[int, int], free: Ids) -> frozenset[int]:
     """Which GPUs a slot takes of *domain*, which is to give *want*: GPUs and cores.
 
-    They come from its own ids and from the fewest children that have what these lack; of those
-    sets of children, from one whose GPUs have their cores beside them.
+    They come from the fewest domains: its children that also give cores, and each GPU that is in
+    no child counts as one. Of those, from such whose GPUs have their cores beside them, then from
+    those with the most GPUs in children.
     """
 
     def fed(gpus: int, cores: int) -> int:
@@ -668,12 +676,18 @@ def take_gpus(domain: Domain, want: tuple[int, int], free: Ids) -> frozenset[int
 
     own = domain.own & free
     has = len(own.gpus), len(own.cores)
-    rest = max(0, want[0] - has[0]), max(0, want[1] - has[1])
     ordered = fullest_first(domain.children, free)
     amounts = [(len(d.ids.gpus & free.gpus), len(d.ids.cores & free.cores)) for d in ordered]
     beside = [(fed(*have), have[1]) for have in amounts]
-    chosen = fewest(amounts, beside, rest, lambda c: domain.apart(ordered[i] for i in c))
-    sources = [has, *(amounts[i] for i in chosen)]
+    found = []
+    for loose in range(min(has[0], want[0]) + 1):
+        rest = want[0] - loose, max(0, want[1] - has[1])
+        if sum(number for number, _ in amounts) >= rest[0]:
+            some = fewest(amounts, beside, rest, lambda c: domain.apart(ordered[i] for i in c))
+            all_fed = fed(loose, has[1]) == loose and sum(beside[i][0] for i in some) >= rest[0]
+            found.append((loose + len(some), not all_fed, loose, some))
+    _, _, loose, chosen = min(found)
+    sources = [(loose, has[1]), *(amounts[i] for i in chosen)]
     gpus = deal(want[0], [fed(*have) for have in sources])
     more = deal(want[0] - sum(gpus), [have[0] - n for have, n in zip(sources, gpus)])
     gpus = [n + beyond for n, beyond in zip(gpus, more)]
@@ -1705,10 +1719,17 @@ class Told(NamedTuple):
 
 
 def told_by(entry: dict[str, Any]) -> Told:
-    """What an entry of ``allocated`` says."""
+    """What an ``allocated`` says."""
     site = entry.get("site", {})
     kept = (frozenset(ids(site.get(name, ""))) for name in ("cores", "gpus"))
     return Told(ids(entry["cores"]), ids(entry.get("gpus", "")), Ids(*kept))
+
+
+def told_in(scheduling: dict[str, Any]) -> dict[int, Told]:
+    """What a key tells of its ranks: in their entry of children, or beside these (treepool 0.1)."""
+    beside = [(entry["ranks"], entry) for entry in scheduling.get("allocated", [])]
+    inside = [(e["ranks"], e["allocated"]) for e in scheduling["children"] if "allocated" in e]
+    return {rank: told_by(entry) for ranks, entry in beside + inside for rank in ids(ranks)}
 
 
 def allocated_by_rank(scheduling: Optional[dict[str, Any]], ranks: list[int]) -> dict[int, Told]:
@@ -1717,11 +1738,7 @@ def allocated_by_rank(scheduling: Optional[dict[str, Any]], ranks: list[int]) ->
         return {}
     entries = scheduling.get("children", [])
     move = rank_in_R([rank for entry in entries for rank in ids(entry["ranks"])], ranks)
-    return {
-        move[rank]: told_by(entry)
-        for entry in scheduling.get("allocated", [])
-        for rank in ids(entry["ranks"])
-    }
+    return {move[rank]: told for rank, told in told_in(scheduling).items()} if entries else {}
 
 
 def rank_in_R(known: Iterable[int], ranks: list[int]) -> dict[int, int]:

@@ -176,7 +176,7 @@ def dealt(draw: Draw, sketch: Sketch, flat: bool = True) -> Kind:
         gpu_ids = draw(st.permutations(gpu_ids))
     kind = Kind(None, sorted(core_ids), sorted(gpu_ids))
     if not flat or draw(some(True, True, True, True, True, False)):
-        mentions = draw(some("own", "nothing on the node", "all"))
+        mentions = draw(some("own", "nothing on the node", "all", "what no other has"))
         kind.topo = _topo(sketch, iter(core_ids), iter(gpu_ids), mentions)[0]
         if draw(some(False, False, True)):
             within = kind.topo
@@ -375,19 +375,24 @@ def _topo(
 ) -> tuple[JSON, list[int], list[int]]:
     """The topo of *sketch*, and all ids in it.
 
-    *mentions* says which ids a domain lists: always all, or none if those in it are not its own.
+    *mentions* says which ids a domain lists: always all, or none if those in it are not its own, or
+    its own alone.
     """
     topo: JSON = {"memory": sketch.memory} if sketch.memory else {}
     cores: list[int] = []
     gpus: list[int] = []
     for name, inner in sketch.inside:
-        within = "all" if mentions == "all" else "own"
+        within = "own" if mentions == "nothing on the node" else mentions
         item, inner_cores, inner_gpus = _topo(inner, core_ids, gpu_ids, within)
         topo.setdefault(name, []).append(item)
         cores += inner_cores
         gpus += inner_gpus
     cores += [next(core_ids) for _ in range(sketch.cores)]
     gpus += [next(gpu_ids) for _ in range(sketch.gpus)]
+    if mentions == "what no other has":
+        for what, ids, number in (("cores", cores, sketch.cores), ("gpus", gpus, sketch.gpus)):
+            if number:
+                topo[what] = idset_text(ids[-number:])
     if mentions == "all" or (mentions == "own" and sketch.cores):
         topo["cores"] = idset_text(cores)
     if mentions == "all" or (mentions == "own" and sketch.gpus):
@@ -474,8 +479,19 @@ def add_allocated(
                 if draw(st.booleans()):
                     cores = list(range(len(cores)))
                 owned[rank] = cores, gpus
-    if told:
-        key["allocated"] = told
+    if told and draw(st.booleans()):
+        key["allocated"] = told  # as treepool 0.1 wrote it
+    elif told:
+        by_rank = {entry.pop("ranks"): entry for entry in told}
+        children = []
+        for entry in key["children"]:
+            ranks = [idset_text([rank]) for rank in idset.iterate(idset.decode(entry["ranks"]))]
+            rest = [int(rank) for rank in ranks if rank not in by_rank]
+            children += [{**entry, "ranks": idset_text(rest)}] if rest else []
+            for rank in ranks:
+                if rank in by_rank:
+                    children.append({**entry, "ranks": rank, "allocated": by_rank[rank]})
+        key["children"] = children
 
 
 @st.composite

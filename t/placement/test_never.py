@@ -24,7 +24,7 @@ from placement.duel import (
     up_ranks,
 )
 from placement.inherited import with_key_of
-from placement.reference import Ids, ReferencePool, ids_of, topo_by_rank
+from placement.reference import Ids, ReferencePool, ids_of, told_in, topo_by_rank
 from placement.wanted import ids
 from treepool import ResourceSet, subinstance
 from treepool.errors import (
@@ -301,17 +301,13 @@ def test_the_R_of_a_job_is_valid_and_says_all_of_the_nodes_it_has(history):
             assert "scheduling" not in R
             continue
         entries = R["scheduling"]["children"]
-        ours = ("children", "allocated", "fabric")
+        ours = ("children", "allocated", "fabric")  # treepool 0.1 wrote the second
         assert {k: v for k, v in R["scheduling"].items() if k not in ours} == {
             k: v for k, v in history.R["scheduling"].items() if k not in ours
         }
         # Flux will count a node's cores from zero, and perhaps its GPUs: the key says what they
         # were if not so, and wherever the job has less than all; the duel has compared which.
-        told = {
-            rank: (ids(entry["cores"]), ids(entry.get("gpus", "")))
-            for entry in R["scheduling"].get("allocated", [])
-            for rank in ids(entry["ranks"])
-        }
+        told = {rank: one[:2] for rank, one in told_in(R["scheduling"]).items()}
         assert set(told) <= set(held)
         for rank, got in held.items():
             if rank in told:

@@ -343,7 +343,7 @@ def test_a_rank_that_is_down_may_come_back(pool):
 
 def test_a_part_of_a_domain_is_never_given_out_as_a_whole_one():
     R = cluster(cores="0-2,4-7", gpus="0-1")
-    R["scheduling"]["allocated"] = [{"ranks": "0-3", "cores": "0-2,4-7"}]
+    R["scheduling"]["children"][0]["allocated"] = {"cores": "0-2,4-7"}
     pool = Pool(R)
     assert alloc(pool, 1, "slot/numa{x}") == "rank0/core[4-7],gpu1"
     with pytest.raises(InfeasibleRequest, match=r"no socket domain is whole.*enclosing instance"):
@@ -506,9 +506,11 @@ def test_the_R_of_a_job():
         },
         "scheduling": {
             "writer": "TreePool",
-            "children": [{"ranks": "2,5", "topo": TOPO}, {"ranks": "7", "topo": flat}],
+            "children": [
+                {"ranks": "2,5", "topo": TOPO, "allocated": {"cores": "0-3"}},
+                {"ranks": "7", "topo": flat, "allocated": {"cores": "0-3"}},
+            ],
             "site": {"rack": 3},
-            "allocated": [{"ranks": "2,5,7", "cores": "0-3"}],
         },
     }
     assert json.loads(allocation.encode()) == allocation.to_dict()

@@ -11,11 +11,12 @@ import random
 import pytest
 
 from made import alloc, nodes
-from placement.inherited import excluding, ids, inherited, inherited_contained
+from placement.inherited import excluding, ids, inherited, inherited_contained, started
 from treepool import ResourceSet, subinstance
-from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidKey
+from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
+from treepool.rfc.keycheck import warnings
 from treepool.rfc.links import digest
 from treepool.view.model import Cluster
 
@@ -38,6 +39,12 @@ def held(R):
     return found
 
 
+def told(R):
+    """What the key says that a job of one node has, in the topo's ids; None if it says nothing."""
+    (entry,) = R["scheduling"]["children"]
+    return entry.get("allocated")
+
+
 def outer_ids(outer, inner, inside):
     """What *inner*, allocated in an instance that inherited *outer*, is in the ids of *outer*."""
     ranks, above = sorted(held(outer)), held(outer)
@@ -56,11 +63,11 @@ WAYS = pytest.mark.parametrize("inside", [inherited, inherited_contained])
 def test_an_allocation_tells_which_cores_and_gpus_of_the_topo_it_has():
     pool = Pool(cluster())
     first = alloc(pool, 1, "slot/[core=3;gpu=1]").to_dict()
-    assert first["scheduling"]["allocated"] == [{"ranks": "0", "cores": "0-2", "gpus": "0"}]
+    assert told(first) == {"cores": "0-2", "gpus": "0"}
     second = alloc(pool, 2, "slot/[core=3;gpu=1]").to_dict()
-    assert second["scheduling"]["allocated"] == [{"ranks": "0", "cores": "4-6", "gpus": "1"}]
+    assert told(second) == {"cores": "4-6", "gpus": "1"}
     third = alloc(pool, 3, "slot/node{x}").to_dict()
-    assert "allocated" not in third["scheduling"]  # all that the pool has there
+    assert told(third) is None  # all that the pool has there
     assert ResourceSet.problems(second) == []
 
 
@@ -76,7 +83,7 @@ def test_a_slot_inside_gets_the_cores_of_its_gpus_own_domain(inside):
     gpus = ([1], [2]) if inside is inherited else ([0], [1])
     assert held(one) == {0: ([0, 1], gpus[0])}
     assert held(two) == {0: ([3, 4], gpus[1])}
-    assert two["scheduling"]["allocated"] == [{"ranks": "0", "cores": "8-9", "gpus": "2"}]
+    assert told(two) == {"cores": "8-9", "gpus": "2"}
 
 
 @WAYS
@@ -143,41 +150,87 @@ def test_what_is_allocated_where_cores_were_renumbered_can_be_an_instance_again(
     alloc(inner, 1, "slot/[core=2;gpu=1]")
     outer = alloc(inner, 2, "slot/[core=3;gpu=1]").to_dict()
     assert held(outer) == {0: ([3, 4, 5], [2])}
-    assert outer["scheduling"]["allocated"] == [{"ranks": "0", "cores": "8-10", "gpus": "2"}]
+    assert told(outer) == {"cores": "8-10", "gpus": "2"}
     assert ResourceSet.problems(outer) == []
     innermost = Pool(inside(outer))
     alloc(innermost, 1, "slot/core=1")
     last = alloc(innermost, 2, "slot/[core=1;gpu=1]").to_dict()
-    assert last["scheduling"]["allocated"] == [{"ranks": "0", "cores": "9", "gpus": "2"}]
+    assert told(last) == {"cores": "9", "gpus": "2"}
     renumbered = inside in (inherited, inherited_contained)
     gpu = 0 if inside is inherited_contained else 2
     assert held(last) == {0: ([1 if renumbered else 4], [gpu])}
 
 
-def test_cores_that_are_neither_the_topos_nor_as_many_are_refused():
+@pytest.mark.parametrize(
+    "shape, kind, ids, told_number, number",
+    [
+        ("slot/[core=3;gpu=1]", "core", "1-2", "3 cores and 1 GPU", "2 cores and 1 GPU"),
+        ("slot/[core=6;gpu=2]", "gpu", "2", "6 cores and 2 GPUs", "6 cores and 1 GPU"),
+    ],
+)
+def test_ids_that_are_not_as_many_as_those_of_R_are_ignored_and_nothing_is_whole(
+    shape, kind, ids, told_number, number
+):
     pool = Pool(cluster())
     alloc(pool, 1, "slot/[core=3;gpu=1]")
-    R = alloc(pool, 2, "slot/[core=3;gpu=1]").to_dict()
-    R["execution"]["R_lite"][0]["children"]["core"] = "1-2"
-    with pytest.raises(InvalidKey, match=r"allocated: cores 4-6 .* 1-2"):
-        Pool(R)
+    R = started(alloc(pool, 2, shape).to_dict())
+    R["execution"]["R_lite"][0]["children"][kind] = ids
+    assert warnings(ResourceSet.read(R)) == [
+        f"/scheduling/children/0/allocated: {told_number}, but R_lite of rank 0 has {number}, "
+        "so it is ignored"
+    ]
+    inner = Pool(R)
+    with pytest.raises(InfeasibleRequest, match="no numa domain is whole"):
+        alloc(inner, 1, "slot/numa{x}")
+    job = alloc(inner, 1, "slot/core=2").to_dict()
+    assert told(job) == {"cores": ""}  # it is not known there either
+    with pytest.raises(InfeasibleRequest, match="no numa domain is whole"):
+        alloc(Pool(inherited(job)), 1, "slot/numa{x}")
 
 
-def test_gpus_that_are_neither_the_topos_nor_as_many_are_refused():
+def as_treepool_0_1(R):
+    """*R* with what is allocated beside ``children``, where treepool 0.1 wrote it."""
+    R = copy.deepcopy(R)
+    entries = R["scheduling"]["children"]
+    R["scheduling"]["allocated"] = [
+        {"ranks": entry["ranks"], **entry.pop("allocated")}
+        for entry in entries
+        if "allocated" in entry
+    ]
+    return R
+
+
+@WAYS
+def test_a_key_of_treepool_0_1_says_beside_children_which_ids_a_job_has(inside):
     pool = Pool(cluster())
-    alloc(pool, 1, "slot/[core=3;gpu=1]")
-    R = alloc(pool, 2, "slot/[core=6;gpu=2]").to_dict()
-    assert held(R) == {0: ([8, 9, 10, 12, 13, 14], [2, 3])}
-    R["execution"]["R_lite"][0]["children"]["gpu"] = "0-2"
-    with pytest.raises(InvalidKey, match=r"allocated: GPUs 2-3 .* 0-2"):
-        Pool(R)
+    alloc(pool, 1, "slot=2/node/core=9")
+    R = inside(alloc(pool, 2, "node=3/slot/[core=7;gpu=1]").to_dict())
+    old = as_treepool_0_1(R)
+    assert old["scheduling"]["allocated"] and ResourceSet.problems(old) == []
+    assert warnings(ResourceSet.read(old)) == []
+    assert described(Pool(old)) == described(Pool(R))
+    assert Pool(old).to_dict()["scheduling"] == Pool(R).to_dict()["scheduling"]
+
+
+@pytest.mark.parametrize("ranks", ["3-4", "0,4"])
+def test_a_list_of_treepool_0_1_that_another_reader_left_behind_is_ignored(ranks):
+    R = started(cluster())
+    R["execution"]["R_lite"][0]["children"] = {"core": "0-7", "gpu": "0-1"}
+    R["scheduling"]["allocated"] = [{"ranks": ranks, "cores": "4-11"}]
+    assert warnings(ResourceSet.read(R)) == [
+        "/scheduling/allocated: ranks 4 are in no entry of children, so it is ignored"
+    ]
+    pool = Pool(R)
+    with pytest.raises(InfeasibleRequest, match="no socket domain is whole"):
+        alloc(pool, 1, "slot/socket{x}")
+    assert held(alloc(pool, 1, "slot/core=8").to_dict()) == {0: (list(range(8)), [])}
 
 
 def test_a_key_of_an_older_treepool_which_tells_no_gpus_leaves_them_as_they_are_in_R():
     pool = Pool(cluster())
     alloc(pool, 1, "slot/[core=3;gpu=1]")
     R = inherited(alloc(pool, 2, "slot=2/[core=3;gpu=1]").to_dict())
-    del R["scheduling"]["allocated"][0]["gpus"]
+    del told(R)["gpus"]
     assert held(alloc(Pool(R), 1, "slot/[core=2;gpu=1]").to_dict()) == {0: ([0, 1], [1])}
 
 
@@ -197,7 +250,7 @@ def test_links_models_and_nics_are_those_of_the_gpus_that_the_topo_means():
     inner = Pool(inherited_contained(outer))
     two = alloc(inner, 1, "slot/[core=2;gpu=2]").to_dict()
     assert held(two)[0][1] == [0, 2]
-    assert two["scheduling"]["allocated"][0]["gpus"] == "1,3"
+    assert told(two)["gpus"] == "1,3"
     (links,) = Cluster.of(inner).links
     assert [(device.model, device.gpus) for device in links.devices] == [("H100", 0b011)]
     assert (links.nics_of(2), links.nics_of(0)) == (("mlx5_0",), ())

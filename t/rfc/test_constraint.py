@@ -224,7 +224,6 @@ def test_a_range_may_have_any_number_of_hosts() -> None:
             {"hostlist": ["a", "b", "h[1],h[2],h[3]"]},
             2,
         ),
-        ("IN_PRODUCTS", 2, {"hostlist": ["[1]n[1],n[2]"]}, {"hostlist": ["n", "[1]n[1]x[1]"]}, 1),
     ],
 )
 def test_what_is_written_in_hostlists_and_rank_sets_is_bounded(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from treepool.errors import Problem
 from treepool.rfc import findings
+from treepool.rfc.jobcheck import problems
 from treepool.rfc.jobspec import resource_problems
+from treepool.rfc.rset import ResourceSet
 
 
 def test_indexes_in_pointers_are_sorted_as_numbers():
@@ -46,3 +50,54 @@ def test_what_is_not_json_is_a_problem_and_not_a_crash(value):
 )
 def test_a_problem_of_a_count_names_the_wrong_part(count, expected):
     assert [str(p) for p in resource_problems([{"type": "core", "count": count}])] == [expected]
+
+
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0", "children": {"core": "0"}}],
+        "nodelist": ["a"],
+        "nslots": 4,
+    },
+    "scheduling": {
+        "writer": "TreePool",
+        "children": [{"ranks": "0", "topo": {"cores": "0", "memory": 4}}],
+    },
+}
+
+JOBSPEC = {
+    "version": 1,
+    "resources": [
+        {
+            "type": "slot",
+            "count": 1,
+            "label": "task",
+            "with": [{"type": "core", "count": 1}],
+        }
+    ],
+    "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
+    "attributes": {"system": {"duration": 0}},
+}
+
+
+@pytest.mark.parametrize("number", [1.0, 4.0, 1e300, True, 1 << 64])
+@pytest.mark.parametrize(
+    ("document", "pointer"),
+    [
+        (R, "/version"),
+        (R, "/execution/nslots"),
+        (R, "/scheduling/children/0/topo/memory"),
+        (JOBSPEC, "/version"),
+        (JOBSPEC, "/resources/0/count"),
+        (JOBSPEC, "/tasks/0/count/per_slot"),
+    ],
+)
+def test_an_integer_has_no_decimal_point_and_64_bits(document, pointer, number):
+    copied = copy.deepcopy(document)
+    *way, last = [int(key) if key.isdecimal() else key for key in pointer[1:].split("/")]
+    inner = copied
+    for key in way:
+        inner = inner[key]
+    inner[last] = number
+    found = ResourceSet.problems(copied) if document is R else problems(copied)
+    assert [problem.pointer for problem in found] == [pointer]

@@ -34,11 +34,7 @@ def found(hosts: list[str], *texts: str) -> list[str]:
         ("n10 n20 n11 n100", "n[1-20]0", "n10 n20 n100"),
         ("n1-ib n2-ib n2 n2-ibx", "n[1-2]-ib", "n1-ib n2-ib"),
         ("r1n1 r1n2 r2n1 r10n1", "r[1-9]n1", "r1n1 r2n1"),
-        ("r1n1 r1n2 r2n1 r10n1", "r[1-9]n[2-9]", "r1n2"),
         ("r1n1 r1n2 r2n1 r10n1", "r1n[2-9],r[2-10]n1", "r1n2 r2n1 r10n1"),
-        ("r1n1 r1n2 r2n1 r10n1", "r[1-1000]n[1-1000]", "r1n1 r1n2 r2n1 r10n1"),
-        ("11 12 21 012 1", "[1-2][1-2]", "11 12 21"),
-        ("123 12 1234", "[1-12][3-34]", "123 1234"),
         ("a1 A1 b1", "a[1-9]", "a1"),
         ("5 6 05", "[5-6]", "5 6"),
         ("n9 n18446744073709551617", "n[1-18446744073709551617]", "n9 n18446744073709551617"),
@@ -63,7 +59,7 @@ def test_ranks_that_the_pool_lacks_are_not_found() -> None:
     assert index.matching(["n[1-9],n3"]) == 0b1001
 
 
-@pytest.mark.parametrize("text", ["n[3-1]", "n[1", "a b", "n1]"])
+@pytest.mark.parametrize("text", ["n[3-1]", "n[1", "a b", "n1]", "n[1][2]"])
 def test_an_invalid_hostlist_is_an_error(text: str) -> None:
     with pytest.raises(InvalidHostlist):
         found(["n1"], text)
@@ -86,13 +82,11 @@ EXPRESSIONS = st.one_of(
     st.text("0012n-", max_size=5),
     st.builds("{}{}".format, LITERALS, IDLISTS),
     st.builds("{}{}{}".format, LITERALS, IDLISTS, LITERALS),
-    st.builds("{}{}{}{}{}".format, LITERALS, IDLISTS, LITERALS, IDLISTS, LITERALS),
 )
 TEXTS = st.lists(st.lists(EXPRESSIONS, max_size=4).map(",".join), max_size=3)
 
 
 @given(NAMES, TEXTS)
-@example(["00", "0", "000"], ["[0-1][00-01]"])
 @example(["1000", "0999", "999"], ["[0999-1000]"])
 @example(["n100", "n010", "n10"], ["n[10-100,010]"])
 def test_the_hosts_are_those_of_the_expanded_hostlists(names: list[str], texts: list[str]) -> None:
@@ -113,9 +107,8 @@ def test_long_ranges_in_a_pool_whose_ranks_are_in_any_order(
 def test_the_work_follows_the_text_and_the_hosts_found() -> None:
     hosts = [f"n{i}" for i in range(4000)]
     index = HostIndex(hosts, (1 << len(hosts)) - 1)
-    index.matching(["n[1-9999],n[1-9]7,n[1-2]n[1-2]"])  # the index is made once
+    index.matching(["n[1-9999],n[1-9]7"])  # the index is made once
     with Lines() as work:
         for text in ("n[1-1000000]", "n[17-19]", "n1[7-9]", "x[1-1000000]", "n[1-9]-ib", "n[1-9]7"):
             index.matching([text])
-        assert index.matching(["x[1-1000]n[1-1000]"]) == 0
     assert work.count < 2500  # one line for each host would be 24,000

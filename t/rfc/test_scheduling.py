@@ -230,14 +230,21 @@ def test_siblings_of_different_localities_share_no_ids():
     ) == ["/apu/0: cores 3 also in the sibling at /children/0/topo/socket/0"]
 
 
-def test_a_domain_that_lists_ids_lists_those_of_the_domains_inside_or_more():
-    inside = {"socket": [{"numa": [{"cores": "0-3", "gpus": "0"}]}, {"cores": "4-7"}]}
-    assert problems_of_topo({"cores": "0-7", "gpus": "0-1", **inside}) == []
-    assert problems_of_topo({"cores": "0-9", **inside}) == []
-    assert problems_of_topo({"cores": "0-2,4-6", "gpus": "", **inside}) == [
-        "/cores: lacks 3,7, which domains inside have",
-        "/gpus: lacks 0, which domains inside have",
-    ]
+@pytest.mark.parametrize(
+    "listed",
+    [
+        {},
+        {"cores": "8", "gpus": "1"},
+        {"cores": "0-8", "gpus": "0-1"},
+        {"cores": "0-2,8", "gpus": ""},
+    ],
+    ids=["nothing", "what-none-inside-has", "all", "some"],
+)
+def test_a_domain_has_what_it_lists_and_what_the_domains_inside_have(listed):
+    inside = {"numa": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7"}]}
+    (socket,) = topo.read({"socket": [{**listed, **inside}]}).inside
+    assert idset.encode(socket.cores) == ("0-8" if listed else "0-7")
+    assert idset.encode(socket.gpus) == ("0-1" if "1" in listed.get("gpus", "") else "0")
 
 
 def test_a_locality_is_not_inside_one_of_the_same_name():
@@ -384,8 +391,11 @@ def test_a_key_about_more_ranks_is_cut_before_positions_count():
         "allocated": [{"ranks": "0-2", "cores": "4"}],
     })  # fmt: skip
     cut = some.map_to(0b1110).to_dict()
-    assert [child["ranks"] for child in cut["children"]] == ["1", "2-3"]
-    assert cut["allocated"] == [{"ranks": "1-2", "cores": "4"}]
+    assert [(child["ranks"], child.get("allocated")) for child in cut["children"]] == [
+        ("1", {"cores": "4"}),
+        ("3", None),
+        ("2", {"cores": "4"}),
+    ]
 
 
 def test_as_many_ranks_that_overlap_are_those_of_the_enclosing_instance():
@@ -493,21 +503,37 @@ def test_a_key_of_great_depth_raises_invalid_key():
 
 
 def key_with_allocated(allocated):
+    """A key that has it beside ``children``, as treepool 0.1 wrote it."""
     children = [{"ranks": "2-5", "topo": {"cores": "0-7"}}]
     return {"writer": "TreePool", "children": children, "allocated": allocated}
 
 
-def test_allocated_cores_are_read_trimmed_and_renumbered_with_the_ranks():
-    key = SchedulingKey.read(
+def told_of(some):
+    """The ``allocated`` of each entry of a key by its ranks."""
+    return {entry["ranks"]: entry.get("allocated") for entry in some.to_dict()["children"]}
+
+
+def test_allocated_ids_move_with_the_ranks_of_their_entry():
+    some = SchedulingKey.read(
+        key(
+            {**entry("2,4"), "allocated": {"cores": "4-7", "gpus": "1"}},
+            {**entry("5"), "allocated": {"cores": "1", "site": {"cores": "0"}}},
+        )
+    )
+    four, five = {"cores": "4-7", "gpus": "1"}, {"cores": "1", "site": {"cores": "0"}}
+    assert told_of(some) == {"2,4": four, "5": five}
+    assert told_of(some.trim(0b011000)) == {"4": four}
+    assert told_of(some.renumber()) == {"0-1": four, "2": five}
+
+
+def test_allocated_ids_beside_children_are_those_of_the_ranks_that_they_name():
+    some = SchedulingKey.read(
         key_with_allocated([{"ranks": "2,4", "cores": "4-7"}, {"ranks": "5", "cores": "1"}])
     )
-    assert key.to_dict()["allocated"][0] == {"ranks": "2,4", "cores": "4-7"}
-    assert key.trim(0b011000).to_dict()["allocated"] == [{"ranks": "4", "cores": "4-7"}]
-    assert key.renumber().to_dict()["allocated"] == [
-        {"ranks": "0,2", "cores": "4-7"},
-        {"ranks": "3", "cores": "1"},
-    ]
-    assert "allocated" not in key.extra
+    assert told_of(some) == {"3": None, "2,4": {"cores": "4-7"}, "5": {"cores": "1"}}
+    assert "allocated" not in some.to_dict() and "allocated" not in some.extra
+    lost = SchedulingKey.read(key_with_allocated([{"ranks": "2,9", "cores": "4-7"}]))
+    assert told_of(lost) == {"2-5": {"cores": ""}}  # some, nobody knows which
 
 
 @pytest.mark.parametrize(
@@ -516,11 +542,19 @@ def test_allocated_cores_are_read_trimmed_and_renumbered_with_the_ranks():
         (3, "/allocated"),
         ([3], "/allocated/0"),
         ([{"ranks": "2"}], "/allocated/0"),
-        ([{"ranks": "2", "cores": ""}], "/allocated/0/cores"),
-        ([{"ranks": "9", "cores": "1"}], "/allocated/0/ranks"),
+        ([{"ranks": "2", "cores": "x"}], "/allocated/0/cores"),
         ([{"ranks": "2", "cores": "1"}, {"ranks": "2-3", "cores": "1"}], "/allocated/1/ranks"),
     ],
 )
 def test_each_fault_of_allocated_is_reported_at_its_place(allocated, pointer):
     found = [p.pointer for p in SchedulingKey.problems(key_with_allocated(allocated))]
     assert found == [pointer]
+
+
+@pytest.mark.parametrize(
+    ("allocated", "pointer"),
+    [(3, ""), ({}, ""), ({"cores": 3}, "/cores"), ({"cores": "1", "site": 3}, "/site")],
+)
+def test_each_fault_of_allocated_in_an_entry_is_reported_at_its_place(allocated, pointer):
+    found = SchedulingKey.problems(key({**entry("2"), "allocated": allocated}))
+    assert [p.pointer for p in found] == [f"/children/0/allocated{pointer}"]

@@ -66,6 +66,7 @@ KEY = {
                 "socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "l3": [{"gpus": "1"}]}],
                 "vendor": "x",
             },
+            "allocated": {"cores": "4-7", "gpus": "1", "site": {"cores": "0", "gpus": "0"}},
         }
     ],
     "allocated": [{"ranks": "19", "cores": "4-7", "site": {"cores": "0", "gpus": "0"}}],

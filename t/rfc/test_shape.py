@@ -218,7 +218,7 @@ def test_errors_name_the_column(text: str, column: int, message: str) -> None:
         parse_shape(text)
     assert str(caught.value).startswith(f"column {column}: ")
     assert message in str(caught.value)
-    assert "\n" not in caught.value.line
+    assert "\n" not in caught.value.line and not caught.value.line.endswith(" at")
     assert caught.value.caret().splitlines()[1] == " " * (column - 1) + "^"
 
 

@@ -14,14 +14,16 @@ import attrs
 
 from treepool.cli.answers import shape_of, with_options
 from treepool.cli.implementations import FEATURES, FORMAT, Implementation, Own
-from treepool.errors import InvalidInput, InvalidKey, InvalidOption, Problem
+from treepool.errors import InvalidInput, InvalidOption, Problem
 from treepool.placement.options import OPTIONS
 from treepool.placement.pool import Pool
 from treepool.placement.request.job_options import CHECKS
 from treepool.rfc import hostlist, idset, jobspec
 from treepool.rfc.findings import Findings, Reader, Readers
 from treepool.rfc.findings import shown as quoted
+from treepool.rfc.links import digest
 from treepool.rfc.rset import ResourceSet, RLiteEntry, subinstance
+from treepool.rfc.scheduling import KeyEntry
 from treepool.rfc.shape import parse_shape
 from treepool.rfc.topo import read
 
@@ -57,9 +59,6 @@ def problems(document: Any) -> list[Problem]:
             Pool(document["cluster"]["R"], **document.get("options", {}))
         except InvalidOption as e:
             findings.note("/options", str(e))
-        except InvalidKey as e:  # a valid key, but for other nodes
-            problem = Problem.of(e)
-            findings.note(_R + problem.pointer, problem.message)
     return findings.problems()
 
 
@@ -386,7 +385,12 @@ def _tells(expected: Mapping[str, Any], R: Any) -> bool:
 def _key_of(R: ResourceSet) -> Any:
     """The entries of an R's key, without what treepool adds to RFC 49."""
     key = R.key()
-    return None if key is None else [entry.to_dict() for entry in key.children]
+    found: dict[str, KeyEntry] = {}
+    for entry in key.children if key is not None else ():
+        kind = digest(entry.topo)  # entries of one topo may differ in what treepool adds
+        ranks = entry.ranks | (found[kind].ranks if kind in found else 0)
+        found[kind] = attrs.evolve(entry, ranks=ranks, allocated=None)
+    return None if key is None else [entry.to_dict() for entry in found.values()]
 
 
 def _entries(R_lite: Sequence[Mapping[str, Any]]) -> list[RLiteEntry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -68,12 +68,9 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
     kinds = _merged(here)
     described = union(kind.ranks for kind in kinds)
     known = R.key()  # in the ranks of R, as the children will be
-    kept = known.trim(R.mask & ~described) if known is not None else None
-    key: dict[str, Any] = {"writer": WRITER}
-    if known is not None:
-        key = attrs.evolve(known, allocated=_allocated(known, here)).to_dict()
-    children = [KeyEntry(k.ranks, k.node.topo) for k in kinds]
-    children += kept.children if kept is not None else ()
+    key: dict[str, Any] = known.to_dict() if known is not None else {"writer": WRITER}
+    children = list(_entries(here, known))
+    children += known.trim(R.mask & ~described).children if known is not None else ()
     children.sort(key=lambda entry: idset.lowest(entry.ranks))
     key["children"] = [entry.to_dict() for entry in children]
     tables, about_links = _links(here)
@@ -108,30 +105,33 @@ def _properties(nodes: Sequence[Nodes]) -> dict[str, int]:
     return found
 
 
-def _allocated(known: SchedulingKey, nodes: Sequence[Nodes]) -> tuple[AllocatedIds, ...]:
-    """What the key *known* says about the ids of an allocation, where it still holds.
+def _entries(nodes: Sequence[Nodes], known: Optional[SchedulingKey]) -> Iterator[KeyEntry]:
+    """The entries of *nodes*, with what the key *known* says of an allocation's ids, if it holds.
 
     A broker that is bound to cores describes a node that has no others, and one that is kept from
     GPUs sees no others. The topo of its node then has the ids that R has.
     """
-    found = []
-    for entry in known.allocated:
-        ranks = entry.ranks & ~_without(nodes, entry.cores, 0)
-        blind = ranks & _without(nodes, 0, entry.gpus)
-        for some, gpus in ((ranks & ~blind, entry.gpus), (blind, 0)):
-            if some:
-                found.append(attrs.evolve(entry, ranks=some, gpus=gpus))
-    return tuple(found)
+    topos: dict[str, dict[str, Any]] = {}
+    found: dict[tuple[str, Optional[AllocatedIds]], int] = {}
+    for described in nodes:
+        name, rest = digest(described.node.topo), described.ranks
+        topos.setdefault(name, described.node.topo)
+        for entry in known.children if known is not None else ():
+            told, ranks = entry.allocated, entry.ranks & described.ranks
+            if told is not None and told.cores & ~described.node.machine.cores:
+                told = None
+            elif told is not None and told.gpus & ~_gpus(described):
+                told = attrs.evolve(told, gpus=0)
+            found[name, told] = found.get((name, told), 0) | ranks
+            rest &= ~ranks
+        found[name, None] = found.get((name, None), 0) | rest
+    for (name, told), ranks in found.items():
+        if ranks:
+            yield KeyEntry(ranks, topos[name], allocated=told)
 
 
-def _without(nodes: Sequence[Nodes], cores: int, gpus: int) -> int:
-    """The ranks of *nodes* that lack some of these cores and GPUs."""
-    return union(
-        described.ranks
-        for described in nodes
-        if cores & ~described.node.machine.cores
-        or gpus & ~idset.from_ids(gpu.id for gpu in described.node.machine.gpus)
-    )
+def _gpus(described: Nodes) -> int:
+    return idset.from_ids(gpu.id for gpu in described.node.machine.gpus)
 
 
 # -- links

@@ -17,7 +17,6 @@ from treepool.discovery.division import COREKIND, DEVICE, GPULINK, Domain, divid
 from treepool.discovery.machine import KINDS, TIERS, Gpu, Machine, gib
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
-from treepool.rfc.idset import union
 from treepool.rfc.links import MAX_DISTANCE, MAX_DOMAINS, Distances, Links
 from treepool.rfc.topo import read
 
@@ -197,14 +196,20 @@ def _warn_of_uneven(root: Domain, warnings: list[str]) -> None:
 
 
 def _json(domain: Domain) -> dict[str, Any]:
-    """The RFC 49 JSON of a domain. Ids that nested domains list in full are not repeated."""
+    """The RFC 49 JSON of a domain, in the form of flux-core's encoder (rhwloc_treepool.c).
+
+    A domain without nested ones lists what it has, others list the GPUs that no nested domain has.
+    A domain with cores that no nested one has lists all that it has, because flux-core's TreePool
+    looks at nothing inside a domain that lists cores.
+    """
     out: dict[str, Any] = {}
     inner = domain
     nested = domain.children
-    if domain.cores & ~union(c.cores for c in nested) or not nested:
+    if domain.own_cores or not nested:
         out["cores"] = idset.encode(domain.cores)
-    if domain.gpus & ~union(c.gpus for c in nested):
-        out["gpus"] = idset.encode(domain.gpus)
+    gpus = domain.gpus if "cores" in out else domain.own_gpus
+    if gpus:
+        out["gpus"] = idset.encode(gpus)
     memory = gib(domain.memory)
     if memory and nested:
         memory += sum(_listed_memory(child) for child in nested)

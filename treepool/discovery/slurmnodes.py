@@ -14,11 +14,12 @@ from typing import Iterator, Mapping, Optional, Sequence
 
 import attrs
 
+from treepool.discovery import slurmhosts
 from treepool.discovery.linking import XGMI_GBPS, Pairs
 from treepool.discovery.machine import Gpu, Machine, Region, gib
 from treepool.discovery.reports.report import per_nvlink
 from treepool.errors import InvalidHardware, InvalidHostlist, InvalidIdset
-from treepool.rfc import hostlist, idset
+from treepool.rfc import idset
 from treepool.rfc.findings import shown
 from treepool.rfc.links import MAX_GBPS, MAX_GPUS, MAX_NAME, Device, Links, Wire
 
@@ -120,7 +121,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 def _hosts(text: str, where: str) -> list[str]:
     try:
-        return hostlist.decode(text)
+        return slurmhosts.decode(text)
     except InvalidHostlist as e:
         raise InvalidHardware(f"{where}: {e}") from None
 

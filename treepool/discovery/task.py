@@ -18,7 +18,7 @@ from treepool.rfc import idset, topo
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import AllocatedIds, SchedulingKey
+from treepool.rfc.scheduling import SOME, AllocatedIds, SchedulingKey
 
 #: Most tasks of a job on a node, and most GPUs of a node.
 MAX_TASKS = 1 << 12
@@ -77,7 +77,8 @@ def task_of(
     if entry.gpus.bit_length() > MAX_GPUS:
         raise InvalidR(f"rank {rank} has GPUs {shown_ids(entry.gpus)}, more than any node")
     key = R.key()
-    topo_of_rank, allocated = _topo(key, rank), _allocated(key, rank)
+    topo_of_rank, told = _topo(key, rank), _allocated(key, rank)
+    allocated = told or SOME
     gpu_in_topo = _gpus_in_topo(entry.gpus, allocated)
     renumbered = any(gpu != one for gpu, one in gpu_in_topo.items())
     cores, in_topo = entry.cores, allocated.cores
@@ -85,7 +86,8 @@ def task_of(
         in_topo = cores
     if instance_cores is None or idset.size(machine.cores) != instance_cores:
         # The key has no ``allocated`` if the cores are the first cores of the node.
-        proven = in_topo != cores or (key is not None and cores & (cores + 1) == 0)
+        first = key is not None and told != SOME and cores & (cores + 1) == 0
+        proven = in_topo != cores or first
         if instance_cores is not None and not proven:
             raise InvalidHardware(
                 f"cores {shown_ids(cores)} are counted among {instance_cores} of the node's "
@@ -118,7 +120,7 @@ def has_instances(R: ResourceSet, rank: int) -> bool:
     """Whether the key of *R* says that the job has MIG instances on the node with this *rank*."""
     mine = union(entry.gpus for entry in R.entries if rank >= 0 and entry.ranks >> rank & 1)
     key = R.key()
-    gpus = idset.from_ids(_gpus_in_topo(mine, _allocated(key, rank)).values())
+    gpus = idset.from_ids(_gpus_in_topo(mine, _allocated(key, rank) or SOME).values())
     there = _topo(key, rank)
     domains = topo.read(there).walk() if there is not None else ()
     return any(one.locality.startswith(MIG) and gpus & one.gpus for one in domains)
@@ -152,7 +154,8 @@ def has_renumbered_gpus(R: ResourceSet, rank: int) -> bool:
 
     The vendors' tools may then count from zero, too.
     """
-    return _allocated(R.key(), rank).gpus != 0
+    told = _allocated(R.key(), rank)
+    return told is not None and told.gpus != 0
 
 
 def _topo(key: Optional[SchedulingKey], rank: int) -> Optional[Mapping[str, Any]]:
@@ -160,10 +163,10 @@ def _topo(key: Optional[SchedulingKey], rank: int) -> Optional[Mapping[str, Any]
     return next((e.topo for e in key.children if e.ranks >> rank & 1), None) if key else None
 
 
-def _allocated(key: Optional[SchedulingKey], rank: int) -> AllocatedIds:
-    """What the key says about the ids that *rank* has; empty sets if it says nothing."""
-    entries = key.allocated if key is not None else ()
-    return next((a for a in entries if a.ranks >> rank & 1), AllocatedIds(0, 0))
+def _allocated(key: Optional[SchedulingKey], rank: int) -> Optional[AllocatedIds]:
+    """What the key says about the ids that *rank* has; None if it says nothing."""
+    entries = key.children if key is not None else ()
+    return next((e.allocated for e in entries if e.ranks >> rank & 1), None)
 
 
 def _gpus_in_topo(gpus: int, allocated: AllocatedIds) -> dict[int, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from typing import Any, Type
 
@@ -42,13 +43,21 @@ def load(text: str, error: Type[InvalidInput], what: str) -> Any:
             parse_int=_int,
         )
     except json.JSONDecodeError as e:
-        raise error(f"{what}: line {e.lineno} column {e.colno}: not JSON: {e.msg}") from None
+        raise error(f"{what}: line {e.lineno} column {e.colno}: not JSON: {fault(e)}") from None
     except RecursionError:
         raise error(f"{what}: nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as e:  # duplicate key, NaN, a number out of range
         raise error(f"{what}: {e}") from None
     check_depth(value, error, what)
     return value
+
+
+def fault(error: json.JSONDecodeError) -> str:
+    """What is wrong in a text that is not JSON.
+
+    Python's message may end with "at" or a colon, which its place would follow.
+    """
+    return re.sub("( starting)? at$|: *$", "", error.msg)
 
 
 def check_depth(value: Any, error: Type[InvalidInput], what: str) -> None:

@@ -173,10 +173,13 @@ class Findings:
 
     def integer(self, value: Any, at: str, least: int = 0, most: Optional[int] = None) -> int:
         """The integer *value*; *least* if it is not an integer from *least* to *most*."""
-        if type(value) is not int and not integer(value):
+        if type(value) is not int:
             self.mistyped(at, "an integer", value)
-            return least
-        return int(self._between(value, at, least, most))
+        elif not integer(value):
+            self.note(at, f"{shown(value)} is out of range")
+        else:
+            return int(self._between(value, at, least, most))
+        return least
 
     def number(self, value: Any, at: str, least: float = 0, most: Optional[float] = None) -> float:
         """The finite number *value*; *least* if it is not a number from *least* to *most*."""
@@ -197,8 +200,9 @@ class Findings:
 
     def one_of(self, value: Any, at: str, known: Sequence[T]) -> T:
         """*value* if it is one of *known*, otherwise the first of them."""
-        if not isinstance(value, bool) and value in known:
-            return known[known.index(value)]
+        for one in known:
+            if type(value) is type(one) and value == one:
+                return one
         names = ", ".join(map(shown, known))
         names = names if len(known) == 1 else f"one of {names}"
         self.note(at, f"must be {names}, not {shown(value)}{did_you_mean(value, known)}")
@@ -299,13 +303,8 @@ def plain_json(given: Union[Mapping[str, Any], str], error: Type[InvalidInput], 
 
 
 def integer(value: Any) -> bool:
-    """Whether JSON *value* is an integer. JSON does not distinguish 1 and 1.0.
-
-    An integer that is too large for a float does not count, because Flux cannot read it.
-    """
-    if type(value) is int:
-        return value.bit_length() <= 1024
-    return type(value) is float and value.is_integer()
+    """Whether JSON *value* is an integer as Flux reads it: no decimal point, and 64 bits."""
+    return type(value) is int and value.bit_length() <= 63
 
 
 def number(value: Any) -> bool:

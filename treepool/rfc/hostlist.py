@@ -6,8 +6,8 @@ follows RFC 29. ``encode`` writes only text that both read in the same way.
 - The leading zeros of the first element of an idlist apply to the whole list: ``a[01,2]`` is
   ``a01,a2`` to libhostlist, and ``a01,a02`` here and in RFC 29. A later element keeps its own
   zeros: ``a[10,02]`` is ``a10,a02``, as in libhostlist.
-- An expression may have several idlists: ``r[1-2]n[1-2]`` is ``r1n1,r1n2,r2n1,r2n2``. The leftmost
-  changes slowest. RFC 29 has one idlist; libhostlist copies the second with its brackets.
+- An expression has one idlist. A second one is an error, also where Slurm would multiply them:
+  libhostlist takes it for a part of the names, ``a0[2-3]`` and ``a1[2-3]`` of ``a[0-1][2-3]``.
 """
 
 from __future__ import annotations
@@ -82,35 +82,21 @@ class Idlist:
 
 @attrs.frozen
 class Expression:
-    """An expression with brackets: literal texts and idlists, at column ``start`` from 0.
+    """An expression with brackets: an idlist between two texts, at column ``start`` from 0."""
 
-    No name that it lists has more than ``longest`` characters.
-    """
-
-    parts: list[Union[str, Idlist]]
-    idlists: list[Idlist]
+    before: str
+    idlist: Idlist
+    after: str
     start: int
-    longest: int
 
-    def around(self) -> tuple[str, Idlist, str]:
-        """The only idlist, and the texts before and after it."""
-        (idlist,) = self.idlists
-        before, after = self.parts[0], self.parts[-1]
-        before = before if isinstance(before, str) else ""
-        return before, idlist, after if isinstance(after, str) else ""
+    @property
+    def longest(self) -> int:
+        """The most characters that a name may have."""
+        return len(self.before) + self.idlist.width + len(self.after)
 
     def hosts(self) -> list[str]:
         """The host names, in order."""
-        names = [""]
-        for part in self.parts:
-            if isinstance(part, str):
-                names = [name + part for name in names]
-            elif len(names) == 1:  # avoids a list of a million ids for a million names
-                names = [names[0] + i for i in part.ids()]
-            else:
-                ids = list(part.ids())
-                names = [name + i for name in names for i in ids]
-        return names
+        return [self.before + one + self.after for one in self.idlist.ids()]
 
 
 #: A part of a hostlist: an expression with brackets, or any number of names without brackets.
@@ -157,10 +143,7 @@ def _counted(text: str) -> Iterator[tuple[Piece, int]]:
         number, column = len(piece) if isinstance(piece, list) else 1, ""
         if isinstance(piece, Expression):
             column = f" column {piece.start + 1}"
-            for idlist in piece.idlists:
-                number *= min(idlist.size, MAX_HOSTS + 1)
-                if number > MAX_HOSTS:
-                    break
+            number = min(piece.idlist.size, MAX_HOSTS + 1)
             characters += number * piece.longest
         found += number
         if found > MAX_HOSTS:
@@ -210,30 +193,29 @@ class _Parser:
         return names
 
     def expression(self) -> Expression:
-        """expression: (LITERAL | '[' idlist ']')+"""
-        text, start, longest = self.text, self.at, 0
-        parts: list[Union[str, Idlist]] = []
-        idlists: list[Idlist] = []
-        while self.at < len(text) and text[self.at] != ",":
-            if text[self.at] == "[":
-                idlist = self.idlist()
-                parts.append(idlist)
-                idlists.append(idlist)
-                longest += idlist.width
-            else:
-                literal = _LITERAL.match(text, self.at)
-                if literal is None:
-                    self.misplaced(self.at)
-                self.at = literal.end()
-                parts.append(literal[0])
-                longest += len(literal[0])
-            if longest > MAX_NAME:
-                self.fail(start, f"a host name longer than {MAX_NAME} characters")
-        return Expression(parts, idlists, start, longest)
+        """expression: LITERAL? '[' idlist ']' LITERAL?"""
+        start = self.at
+        before, idlist, after = self.literal(), self.idlist(), self.literal()
+        if self.at < len(self.text) and self.text[self.at] != ",":
+            if self.text[self.at] == "[":
+                self.fail(self.at, "a second '[': a host name has one pair of brackets (RFC 29)")
+            self.misplaced(self.at)
+        found = Expression(before, idlist, after, start)
+        if found.longest > MAX_NAME:
+            self.fail(start, f"a host name longer than {MAX_NAME} characters")
+        return found
+
+    def literal(self) -> str:
+        """LITERAL?"""
+        literal = _LITERAL.match(self.text, self.at)
+        self.at = self.at if literal is None else literal.end()
+        return "" if literal is None else literal[0]
 
     def idlist(self) -> Idlist:
-        """idlist: item (',' item)*, item: ID ('-' ID)?"""
+        """'[' item (',' item)* ']', item: ID ('-' ID)?"""
         opening = self.at
+        if self.text[opening] != "[":
+            self.misplaced(opening)
         closing = self.text.find("]", opening)
         if closing < 0:
             self.fail(opening, "'[' without ']'")

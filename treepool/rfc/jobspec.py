@@ -186,12 +186,9 @@ class _Reader:
         }
 
     def read_version(self, value: object, at: str) -> None:
-        """``version``, which JSON writes without a decimal point."""
-        if isinstance(value, float):
-            self.findings.mistyped(at, "an integer", value)
-        else:
-            self.findings.integer(value, at, 1, MAX_VERSION)
-            self.version = value if isinstance(value, int) and value is not True else 0
+        """``version``."""
+        self.findings.integer(value, at, 1, MAX_VERSION)
+        self.version = value if type(value) is int else 0
 
     def tasks(self, value: object, at: str) -> None:
         """Read whether there are tasks, which name slots by their labels.

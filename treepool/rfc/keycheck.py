@@ -4,6 +4,7 @@
     /scheduling/children: rank 5 has no entry, so its node has no topology
     /scheduling/children/0/topo: cores 8-11 are not in R_lite of rank 3 ...
     /scheduling/children/0/topo: lacks cores 8-11 of rank 3 ...
+    /scheduling/children/0/allocated: 8 cores, but R_lite of rank 3 has 4 cores ...
     /scheduling/children/0/topo/mem: unknown key, ignored; the key that matters is 'memory'
 
 ``treepool validate`` and the log of the Flux module show these lines. They are about valid keys
@@ -23,7 +24,7 @@ from treepool.rfc.idset import union
 from treepool.rfc.links import digest
 from treepool.rfc.quote import nearest
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import WRITER, SchedulingKey, is_treepool, read_into
+from treepool.rfc.scheduling import SOME, WRITER, SchedulingKey, is_treepool, read_into
 
 #: Most warnings about one key. A last one says that there are more.
 MAX_WARNINGS = 20
@@ -102,10 +103,12 @@ class _Check:
     @property
     def allocated(self) -> bool:
         """Whether R is an allocation, which may have less than the key describes."""
-        return self.resource_set.nslots is not None or bool(self.key.allocated)
+        told = any(entry.allocated is not None for entry in self.key.children)
+        return self.resource_set.nslots is not None or told
 
     def lines(self) -> Iterator[str]:
         yield from self.uncovered()
+        yield from self.unfit()
         if not self.allocated:
             yield from self.unused_tables()
             yield from self.other_ids()
@@ -119,6 +122,33 @@ class _Check:
         ranks = f"rank {shown_ids(lacking)} has" if one else f"ranks {shown_ids(lacking)} have"
         nodes = "its node has" if one else "their nodes have"
         yield f"/scheduling/children: {ranks} no entry, so {nodes} no topology"
+
+    def unfit(self) -> Iterator[str]:
+        """Allocated ids that cannot be those of R, and are ignored."""
+        beside = (self.resource_set.scheduling or {}).get("allocated", ())  # as treepool 0.1 wrote
+        strange = union(idset.decode(item["ranks"]) for item in beside) & ~self.key.described
+        if strange:
+            yield (
+                f"/scheduling/allocated: ranks {shown_ids(strange)} are in no entry of children, "
+                "so it is ignored"
+            )
+        pairs = 0
+        for i, (entry, ranks) in enumerate(zip(self.key.children, self.ranks)):
+            told = entry.allocated
+            if told is None or told == SOME:
+                continue
+            for r_lite in self.resource_set.entries:
+                pairs += 1
+                if pairs > MAX_PAIRS:
+                    return
+                here = r_lite.ranks & ranks
+                if here and not told.fits(r_lite.cores, r_lite.gpus):
+                    at = (
+                        "/scheduling/allocated" if beside else f"/scheduling/children/{i}/allocated"
+                    )
+                    rank = f"rank{'' if idset.size(here) == 1 else 's'} {shown_ids(here)}"
+                    has, given = _number(r_lite.cores, r_lite.gpus), _number(told.cores, told.gpus)
+                    yield f"{at}: {given}, but R_lite of {rank} has {has}, so it is ignored"
 
     def unused_tables(self) -> Iterator[str]:
         """Link tables without a topo, and distances that do not fit the topo of their table."""
@@ -164,6 +194,12 @@ class _Check:
                 )
                 if alone:
                     yield f"{at}: lacks {alone} of {rank}, which are in no domain"
+
+
+def _number(cores: int, gpus: int) -> str:
+    """The numbers of cores and GPUs in words."""
+    kinds = (idset.size(cores), "core"), (idset.size(gpus), "GPU")
+    return " and ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in kinds if n)
 
 
 def _ids(cores: int, gpus: int) -> str:

@@ -116,7 +116,8 @@ class ResourceSet:
         """
         if self.scheduling is None or not scheduling.is_treepool(self.scheduling):
             return None
-        return SchedulingKey.read(self.scheduling).map_to(self.mask, self.allocated)
+        key = SchedulingKey.read(self.scheduling).map_to(self.mask, self.allocated)
+        return key.fitting((e.ranks, e.cores, e.gpus) for e in self.entries)
 
     def to_dict(self) -> dict[str, Any]:
         """The R as RFC 20 JSON. The times are always there, as in what flux-core writes.

@@ -8,7 +8,7 @@ The file has more than 300 lines because a key is read, moved to other ranks and
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 import attrs
 
@@ -16,6 +16,7 @@ from treepool.errors import InvalidKey, Problem
 from treepool.rfc import document, fabric, idset, topo
 from treepool.rfc.fabric import FabricDomain
 from treepool.rfc.findings import Findings, Readers, plain_json, shown, shown_ids
+from treepool.rfc.hostlist import MAX_HOSTS
 from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest, read_tables
 
@@ -25,62 +26,81 @@ Move = Callable[[int], int]
 #: RFC 49: the writer of every key in this form.
 WRITER = "TreePool"
 
-
-@attrs.frozen
-class KeyEntry:
-    """The nodes of one kind: their ranks as bitmask, and their topo, which must not be changed.
-
-    ``extra`` has the keys of the entry that RFC 49 does not define, unchanged.
-    """
-
-    ranks: int
-    topo: Mapping[str, Any]
-    extra: Mapping[str, Any] = attrs.field(factory=dict)
-
-    def to_dict(self, ranks: Optional[str] = None) -> dict[str, Any]:
-        """The entry as RFC 49 JSON, for *ranks* (an RFC 22 idset) or by default its own."""
-        text = idset.encode(self.ranks) if ranks is None else ranks
-        return {"ranks": text, "topo": self.topo, **self.extra}
+#: Most ranks in ``allocated`` beside ``children``: as many as an R may have.
+MAX_TOLD = MAX_HOSTS
 
 
 @attrs.frozen
 class AllocatedIds:
-    """The ids, in the topo, of the cores and GPUs that some nodes of an allocation have (bitmasks).
+    """The ids, in the topo, of the cores and GPUs that a node of an allocation has (bitmasks).
 
     The other ids of the topo stayed with the enclosing instance, except ``site_cores`` and
     ``site_gpus``, which no instance has because the site keeps them for the operating system.
-    Without ``gpus``, these have the same ids in R.
+    Without ``gpus``, these have the same ids in R. Without ``cores``, the node has a part of the
+    topo, and nobody knows which.
     """
 
-    ranks: int
     cores: int
     gpus: int = 0
     site_cores: int = 0
     site_gpus: int = 0
 
+    def fits(self, cores: int, gpus: int) -> bool:
+        """Whether they can be those of a node of R with these *cores* and *gpus*: as many."""
+        same = not gpus or not self.gpus or idset.size(gpus) == idset.size(self.gpus)
+        return same and idset.size(cores) == idset.size(self.cores)
 
-def allocated_entry(
-    ranks: str, cores: int, gpus: int, site_cores: int, site_gpus: int
-) -> dict[str, Any]:
-    """An entry of ``allocated`` in a key, see AllocatedIds."""
-    entry: dict[str, Any] = {"ranks": ranks, "cores": idset.encode(cores)}
-    if gpus:
-        entry["gpus"] = idset.encode(gpus)
-    if site_cores or site_gpus:
-        site = {"cores": site_cores, "gpus": site_gpus}
-        entry["site"] = {name: idset.encode(mask) for name, mask in site.items() if mask}
-    return entry
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of ``allocated`` in an entry of ``children``."""
+        found: dict[str, Any] = {"cores": idset.encode(self.cores)}
+        if self.gpus:
+            found["gpus"] = idset.encode(self.gpus)
+        if self.site_cores or self.site_gpus:
+            site = {"cores": self.site_cores, "gpus": self.site_gpus}
+            found["site"] = {name: idset.encode(mask) for name, mask in site.items() if mask}
+        return found
+
+
+#: A part of a node, not known which.
+SOME = AllocatedIds(0)
+
+
+@attrs.frozen
+class KeyEntry:
+    """The nodes of one kind: their ranks as bitmask, and their topo, which must not be changed.
+
+    ``allocated`` says what of the topo each of them has in an allocation, None if it has all that
+    the enclosing instance had there, with the same ids. ``extra`` has the keys of the entry that
+    RFC 49 and treepool do not define, unchanged.
+    """
+
+    ranks: int
+    topo: Mapping[str, Any]
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+    allocated: Optional[AllocatedIds] = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry as RFC 49 JSON."""
+        return self.of_job(idset.encode(self.ranks), self.allocated)
+
+    def of_job(self, ranks: str, allocated: Optional[AllocatedIds]) -> dict[str, Any]:
+        """The same for *ranks* (an RFC 22 idset), of which an allocation has *allocated*."""
+        entry = {"ranks": ranks, "topo": self.topo, **self.extra}
+        if allocated is not None:
+            entry["allocated"] = allocated.to_dict()
+        return entry
 
 
 @attrs.frozen
 class SchedulingKey:
     """A scheduling key (RFC 49). ``extra`` has the keys that RFC 49 does not define, unchanged.
 
-    Entries have disjoint, non-empty ranks. Ranks without an entry are flat nodes. ``allocated``
-    is treepool's own addition: when an instance starts on an allocation, Flux counts the cores of
-    each node from zero in R_lite, and with contained resources (flux-core PR 7806) the GPUs, too,
-    but leaves the topo unchanged. ``allocated`` says which cores and GPUs of the topo these are,
-    wherever the job has fewer than the pool had or not the first ones.
+    Entries have disjoint, non-empty ranks. Ranks without an entry are flat nodes. ``allocated`` of
+    an entry is treepool's own addition: when an instance starts on an allocation, Flux counts the
+    cores of each node from zero in R_lite, and with contained resources (flux-core PR 7806) the
+    GPUs, too, but leaves the topo unchanged. ``allocated`` says which cores and GPUs of the topo
+    these are, wherever the job has fewer than the pool had or not the first ones. It is in the
+    entry because other readers renumber ``children`` and nothing else.
     ``extra`` also has treepool's ``links`` as they were read; ``tables`` has what they say.
     ``fabric`` is the tree above the nodes, None if the key has none; see fabric.py.
     """
@@ -88,7 +108,6 @@ class SchedulingKey:
     children: tuple[KeyEntry, ...]
     writer: str = WRITER
     extra: Mapping[str, Any] = attrs.field(factory=dict)
-    allocated: tuple[AllocatedIds, ...] = ()
     fabric: Optional[FabricDomain] = None
     #: The link tables by the digest of their topo. By default they are read from ``extra``, which
     #: raises InvalidKey if they are malformed.
@@ -159,11 +178,6 @@ class SchedulingKey:
         key = {"writer": self.writer, "children": children, **self.extra}
         if self.fabric is not None:
             key["fabric"] = self.fabric.to_dict()
-        if self.allocated:
-            key["allocated"] = [
-                allocated_entry(idset.encode(a.ranks), a.cores, a.gpus, a.site_cores, a.site_gpus)
-                for a in self.allocated
-            ]
         return key
 
     def links_of(self, topo: Mapping[str, Any]) -> Optional[Links]:
@@ -199,6 +213,25 @@ class SchedulingKey:
         if self.mask & ~ranks == 0:
             return self
         return self._moved(*(move for _, _, move in self._moves(ranks, allocated)))
+
+    def fitting(self, nodes: Iterable[tuple[int, int, int]]) -> SchedulingKey:
+        """The key for an R of *nodes*: ranks, and the cores and GPUs of each, as bitmasks.
+
+        What ``allocated`` says is dropped where R has other numbers of cores and GPUs: a scheduler
+        between this one and the one that wrote it did not know it. The node then has some part.
+        """
+        if all(entry.allocated in (None, SOME) for entry in self.children):
+            return self
+        has = {rank: ids for ranks, *ids in nodes for rank in idset.iterate(ranks)}
+        children = []
+        for entry in self.children:
+            told, odd = entry.allocated, 0
+            if told is not None and told != SOME:
+                ranks = (rank for rank in idset.iterate(entry.ranks) if rank in has)
+                odd = idset.from_ids(rank for rank in ranks if not told.fits(*has[rank]))
+            parts = (entry.ranks & ~odd, told), (odd, SOME)
+            children += [attrs.evolve(entry, ranks=r, allocated=of) for r, of in parts if r]
+        return attrs.evolve(self, children=tuple(children))
 
     def misplaced(self, ranks: int, allocated: bool = False) -> Iterator[Problem]:
         """Why ``map_to`` refuses R: each of ``children`` and ``fabric`` that is about others."""
@@ -238,11 +271,9 @@ class SchedulingKey:
         The ranks of the fabric are mapped by *above*, by default in the same way.
         """
         children = ((entry, move(entry.ranks)) for entry in self.children)
-        allocated = ((entry, move(entry.ranks)) for entry in self.allocated)
         return attrs.evolve(
             self,
             children=tuple(attrs.evolve(e, ranks=ranks) for e, ranks in children if ranks),
-            allocated=tuple(attrs.evolve(a, ranks=ranks) for a, ranks in allocated if ranks),
             fabric=self.fabric.moved(above or move) if self.fabric is not None else None,
         )
 
@@ -282,17 +313,43 @@ def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKe
     if len(findings) > known or not isinstance(key, dict):
         return None
     extra = {k: v for k, v in key.items() if k not in _OWN}
-    children, allocated = tuple(found.get("children", ())), tuple(found.get("allocated", ()))
+    children = _with_allocated(found.get("children", ()), found.get("allocated", ()))
     above = found.get("fabric")
     if above is not None:
         _check_names(findings, children, above, f"{at}/fabric")
         if len(findings) > known:
             return None
-    return SchedulingKey(children, WRITER, extra, allocated, above, found.get("links", {}))
+    return SchedulingKey(children, WRITER, extra, above, found.get("links", {}))
 
 
 #: The keys of a key that ``extra`` does not have.
 _OWN = ("writer", "children", "allocated", "fabric")
+
+
+def _with_allocated(
+    children: Sequence[KeyEntry], told: Sequence[tuple[int, AllocatedIds]]
+) -> tuple[KeyEntry, ...]:
+    """*children* with what ``allocated`` beside them says of ranks: the form of treepool 0.1.
+
+    If it is about other ranks than *children*, a reader that did not know it has renumbered these.
+    """
+    if not told:
+        return tuple(children)
+    many = sum(idset.size(ranks) for ranks, _ in told) > MAX_TOLD
+    if many or union(ranks for ranks, _ in told) & ~union(entry.ranks for entry in children):
+        return tuple(attrs.evolve(e, allocated=e.allocated or SOME) for e in children)
+    of = {rank: ids for ranks, ids in told for rank in idset.iterate(ranks)}
+    named, found = idset.from_ids(of), []
+    for entry in children:
+        here = entry.ranks & named if entry.allocated is None else 0
+        parts: dict[AllocatedIds, list[int]] = {}
+        for rank in idset.iterate(here):
+            parts.setdefault(of[rank], []).append(rank)
+        if entry.ranks & ~here:
+            found.append(attrs.evolve(entry, ranks=entry.ranks & ~here))
+        for ids, ranks in parts.items():
+            found.append(attrs.evolve(entry, ranks=idset.from_ids(ranks), allocated=ids))
+    return tuple(found)
 
 
 def _check_names(
@@ -314,40 +371,43 @@ class _Reader:
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
         self.ranks = self.allocated_ranks = 0
+        ids = findings.idset
+        self.part_readers: Readers = {
+            "cores": lambda v, at: ids(v, at, empty=True),
+            "gpus": ids,
+            "site": lambda v, at: findings.members(v, at, {"cores": ids, "gpus": ids}),
+        }
 
     def entry(self, value: object, at: str) -> KeyEntry:
         """An entry of ``children``."""
         readers: Readers = {
             "ranks": self.findings.idset,
             "topo": lambda v, at: topo.read_into(self.findings, v, at),
+            "allocated": self.part,
         }
-        ranks = self.findings.members(value, at, readers, required=readers).get("ranks", 0)
+        found = self.findings.members(value, at, readers, required=("ranks", "topo"))
+        ranks = found.get("ranks", 0)
         self.findings.repeated(f"{at}/ranks", "ranks", ranks & self.ranks)
         self.ranks |= ranks
         entry = value if isinstance(value, dict) else {}
         others = {k: v for k, v in entry.items() if k not in readers}
-        return KeyEntry(ranks, entry.get("topo", {}), others)
+        return KeyEntry(ranks, entry.get("topo", {}), others, found.get("allocated"))
 
-    def allocated(self, value: object, at: str) -> AllocatedIds:
-        """An entry of ``allocated``, about ranks that have an entry of ``children``."""
-        ids = self.findings.idset
-        readers: Readers = {
-            "ranks": ids,
-            "cores": ids,
-            "gpus": ids,
-            "site": lambda v, at: self.findings.members(v, at, {"cores": ids, "gpus": ids}),
-        }
+    def allocated(self, value: object, at: str) -> tuple[int, AllocatedIds]:
+        """An entry of ``allocated`` beside ``children``: ranks, and what each of them has."""
+        readers = {"ranks": self.findings.idset, **self.part_readers}
         found = self.findings.members(value, at, readers, required=("ranks", "cores"))
-        ranks, site = found.get("ranks", 0), found.get("site", {})
+        ranks = found.get("ranks", 0)
         self.findings.repeated(f"{at}/ranks", "ranks", ranks & self.allocated_ranks)
-        if ranks & ~self.ranks:
-            stray = shown_ids(ranks & ~self.ranks)
-            self.findings.note(f"{at}/ranks", f"ranks {stray} are in no entry of children")
         self.allocated_ranks |= ranks
-        return AllocatedIds(
-            ranks,
-            found.get("cores", 0),
-            found.get("gpus", 0),
-            site.get("cores", 0),
-            site.get("gpus", 0),
-        )
+        return ranks, _allocated_ids(found)
+
+    def part(self, value: object, at: str) -> AllocatedIds:
+        """``allocated`` of an entry of ``children``."""
+        return _allocated_ids(self.findings.members(value, at, self.part_readers, ("cores",)))
+
+
+def _allocated_ids(found: Mapping[str, Any]) -> AllocatedIds:
+    site = found.get("site", {})
+    ids = (part.get(name, 0) for part in (found, site) for name in ("cores", "gpus"))
+    return AllocatedIds(*ids)

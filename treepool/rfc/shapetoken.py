@@ -16,6 +16,7 @@ import re
 from typing import NoReturn, Optional
 
 from treepool.errors import InvalidShape
+from treepool.rfc import document
 
 #: Longest shape read or written, in characters.
 MAX_TEXT = 1 << 16
@@ -106,7 +107,7 @@ class Tokens:
         try:
             return str(json.loads(token))
         except json.JSONDecodeError as e:
-            self.fail(f"not a JSON string: {e.msg.lower()}", column + e.pos)
+            self.fail(f"not a JSON string: {document.fault(e).lower()}", column + e.pos)
 
     def string(self, what: str) -> str:
         """STRING: QUOTED | NAME"""

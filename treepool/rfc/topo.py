@@ -3,6 +3,9 @@
 A domain is a JSON object. ``cores``, ``gpus``, ``memory`` and ``storage`` describe what is local to
 it. Any other key whose value is an array of objects is the name of a locality, and the objects are
 the domains inside. All other keys are unknown: treepool keeps them and ignores them.
+
+A domain has the ids that it lists and those of the domains inside it. flux-core's encoder lists
+only what no domain inside has, others list everything, and both are read alike.
 """
 
 from __future__ import annotations
@@ -217,14 +220,10 @@ class _Walk:
                 return
 
     def ids(self, domain: Mapping[str, Any], what: str, at: str, below: int) -> int:
-        """The ids under key *what*, which must include those *below*; by default those below."""
+        """The ids under key *what*, and those *below*, in domains inside."""
         if what not in domain:
             return below
-        known = len(self.findings)
         own = self.findings.idset(domain[what], f"{at}/{what}", empty=True)
-        if below & ~own and len(self.findings) == known:
-            lacking = shown_ids(below & ~own)
-            self.findings.note(f"{at}/{what}", f"lacks {lacking}, which domains inside have")
         return own | below if below & ~own else own  # avoids a second copy of a wide set
 
     def storage(self, item: Any, at: str) -> int:

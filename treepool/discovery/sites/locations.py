@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Container, Iterable, Mapping
+from typing import Callable, Container, Iterable, Mapping
 
 import attrs
 
@@ -81,10 +81,11 @@ class Site:
 class HostLists:
     """Reads the hostlists of a file, at most _MAX_HOSTS names in all of them together.
 
-    Of the hosts, those that are not among *hosts* are dropped.
+    Of the hosts, those that are not among *hosts* are dropped. *decode* reads a hostlist.
     """
 
     hosts: Container[str]
+    decode: Callable[[str], list[str]] = hostlist.decode
     count: int = 0
 
     def __call__(self, text: object, where: str) -> list[str]:
@@ -96,7 +97,7 @@ class HostLists:
         if not isinstance(text, str):
             raise InvalidHardware(f"{where}: must be a list of hosts, not {shown(text)}")
         try:
-            found = hostlist.decode(text)
+            found = self.decode(text)
         except InvalidHostlist as e:
             raise InvalidHardware(f"{where}: {e}") from None
         self.count += len(found)

@@ -8,6 +8,7 @@ from typing import Any, Iterable, Mapping, Optional
 
 import attrs
 
+from treepool.discovery import slurmhosts
 from treepool.discovery.sites.locations import HostLists, Location, Site, put_merged, switch_at
 from treepool.errors import InvalidHardware
 from treepool.rfc import topo
@@ -102,7 +103,7 @@ class _Topology:
 
 def read_conf(text: str, site: Site) -> None:
     """Slurm's topology.conf: lines of KEY=VALUE; # begins a comment."""
-    topology, hosts_of = _Topology(), HostLists(site.hosts)
+    topology, hosts_of = _Topology(), HostLists(site.hosts, slurmhosts.decode)
     for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
         where = f"line {number}"
         if re.match(r"\s*include\s", line, re.IGNORECASE):
@@ -168,7 +169,7 @@ def read_yaml(text: str, site: Site) -> None:
         there = ", ".join(map(shown, names)) or "none"
         raise InvalidHardware(f"no topology {shown(site.topology)}; there are: {there}")
     sites: dict[str, Site] = {}
-    hosts_of = HostLists(site.hosts)
+    hosts_of = HostLists(site.hosts, slurmhosts.decode)
     for name, one in zip(names, listed):
         if site.topology in ("", name):
             what = next((kind for kind in _NO_TREES if kind in one), "")

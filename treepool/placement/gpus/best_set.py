@@ -6,7 +6,8 @@ Sets of g free GPUs are compared by these criteria, in this order:
 2. All links: the set whose pairs have the largest sum of bandwidths. Of four GPUs on MI250X
    modules, where no four are all linked, these are two whole modules, not one half of each of four.
 3. Domains: the set that touches the fewest domains with its cores and GPUs, first of the lowest
-   level (domains with nothing inside), then of the next.
+   level (domains with nothing inside), then of the next. A GPU in no domain of a level counts as a
+   domain of its own there.
 4. Path to the network: the set with the shortest worst path from a GPU to its nearest NIC, then
    the smallest sum of the paths. A path is a number: PIX (0), PXB, PHB, NODE, SOCKET, SYS (5).
 5. GPUs left free: the set that leaves the best GPUs, by the same criteria. A one-GPU job therefore
@@ -30,6 +31,7 @@ from treepool.placement.nodes.link_table import LinkTable
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
+from treepool.rfc.idset import union
 
 #: How many answers a table remembers. A node of 8 GPUs has 255 possible sets of free GPUs.
 MAX_MEMO = 4096
@@ -128,8 +130,12 @@ class _Equal:
         )
 
     def _touched(self, gpus: int, cores: int) -> list[int]:
-        """How many domains of each level *gpus* and *cores* touch."""
-        return [sum(bool(d.gpus & gpus or d.cores & cores) for d in some) for some in self.levels]
+        """How many domains of each level *gpus* and *cores* touch, or GPUs that are in none."""
+        return [
+            sum(bool(d.gpus & gpus or d.cores & cores) for d in some)
+            + idset.size(gpus & ~union(d.gpus for d in some))
+            for some in self.levels
+        ]
 
     def _paths(self, gpus: int) -> tuple[int, int]:
         """The worst path of *gpus* to a NIC, and the sum of the paths."""

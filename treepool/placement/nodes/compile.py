@@ -16,6 +16,7 @@ from treepool.placement.nodes.link_table import LinkTable
 from treepool.placement.nodes.tree import NODE, UNKNOWN, Domain, NodeType, Physical, lowest_id
 from treepool.rfc import idset
 from treepool.rfc.links import Distances
+from treepool.rfc.scheduling import SOME, AllocatedIds
 from treepool.rfc.topo import Topo, read
 
 
@@ -26,7 +27,7 @@ def compile_topo(
     physical: Physical = (None, None),
     links: Optional[LinkTable] = None,
     gpu_memory: Mapping[int, int] = UNKNOWN,
-    site: Optional[tuple[int, int]] = None,
+    told: Optional[AllocatedIds] = None,
     distances: Optional[Distances] = None,
 ) -> NodeType:
     """The NodeType of a valid RFC 49 *topo* on a node for which R has *cores* and *gpus*.
@@ -37,15 +38,18 @@ def compile_topo(
     nodes, if there is one, in R's ids. *gpu_memory* holds the memory of each GPU in bytes, where
     known.
 
-    In an allocated R, *site* holds the cores and GPUs that the site keeps; the enclosing instance
-    kept the other ids that R lacks. Without *site*, the site keeps all ids that R lacks.
+    In an allocated R, *told* holds the cores and GPUs that the site keeps; the enclosing instance
+    kept the other ids that R lacks. Without *told*, the site keeps all ids that R lacks. If nobody
+    knows which ids these are, no domain is whole.
     *distances* are between the memory domains of the topo, if known.
     """
     if topo is None:
         root = Domain(NODE, cores, gpus, True)
         return NodeType(root, flat_topo(cores, gpus), links=links, gpu_memory=gpu_memory)
     tree, ids = read(topo), _Ids(cores, gpus, physical)
-    ids.site = (tree.cores & ~ids.cores, tree.gpus & ~ids.gpus) if site is None else site
+    missing = tree.cores & ~ids.cores, tree.gpus & ~ids.gpus
+    ids.site = missing if told is None else (told.site_cores, told.site_gpus)
+    ids.unsure = told == SOME and missing != (0, 0)
     if distances is not None:
         ids.distances, ids.places = distances, places_in(tree, distances)
     children, between, memory = _inside(tree, ids, 0)
@@ -56,7 +60,8 @@ def compile_topo(
         tree.storage,
         frozenset(domain.locality for domain in tree.walk()),
         physical,
-        site is not None,
+        told is not None,
+        ids.unsure,
         ids.site,
         links,
         gpu_memory,
@@ -69,6 +74,8 @@ class _Ids:
     def __init__(self, cores: int, gpus: int, physical: Physical) -> None:
         #: The cores and GPUs of the topo that the site keeps.
         self.site = (0, 0)
+        #: Whether the ids that R has may be others in the topo.
+        self.unsure = False
         self.distances: Optional[Distances] = None
         self.places: Places = {}
         self._in_r = tuple(map(_inverse, physical))
@@ -139,7 +146,7 @@ def _domain(topo: Topo, ids: _Ids, cxl: int) -> tuple[Domain, _Memory]:
     """The domain of *topo*, and its memory; *cxl* is the memory around it, in bytes."""
     cores, gpus = ids.cores & topo.cores, ids.gpus & topo.gpus
     missing = topo.cores & ~cores, topo.gpus & ~gpus
-    whole = not (missing[0] & ~ids.site[0] or missing[1] & ~ids.site[1])
+    whole = not (ids.unsure or missing[0] & ~ids.site[0] or missing[1] & ~ids.site[1])
     children, between, memory = _inside(topo, ids, cxl)
     domain = Domain(
         topo.locality,

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Optional
 
-import attrs
-
-from treepool.errors import InvalidKey
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.link_table import compile_links
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import idset
-from treepool.rfc.findings import shown_ids
 from treepool.rfc.links import Links, canonical
 from treepool.rfc.rset import RLiteEntry
 from treepool.rfc.scheduling import AllocatedIds, SchedulingKey
@@ -24,12 +20,10 @@ def types_of(
 ) -> list[Optional[NodeType]]:
     """The type of every rank: one object per topo and R_lite children, None without a node.
 
-    ``entries[rank]`` is the place of the rank's entry in *key*, -1 if it has none. Raises
-    InvalidKey if *key* and *r_lite* differ in the cores or GPUs of a node.
+    ``entries[rank]`` is the place of the rank's entry in *key*, -1 if it has none. What *key* says
+    of allocated ids fits *r_lite*.
     """
-    width = len(entries)
-    allocated = _allocated(key, width)
-    types: list[Optional[NodeType]] = [None] * width
+    types: list[Optional[NodeType]] = [None] * len(entries)
     topos = [entry.topo for entry in key.children] if key else []
     first: dict[str, int] = {}
     equal = [first.setdefault(canonical(topo), i) for i, topo in enumerate(topos)]
@@ -37,8 +31,8 @@ def types_of(
 
     def compiled(entry: RLiteEntry, i: int, told: Optional[AllocatedIds]) -> NodeType:
         topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
-        cores = _physical("cores", entry.cores, told.cores) if told is not None else None
-        gpus = _physical("GPUs", entry.gpus, told.gpus) if told is not None and told.gpus else None
+        cores = _physical(entry.cores, told.cores) if told is not None else None
+        gpus = _physical(entry.gpus, told.gpus) if told is not None else None
         if connected is not None and gpus is not None:
             connected = connected.renumbered(gpus)
         return compile_topo(
@@ -48,21 +42,20 @@ def types_of(
             (cores, gpus),
             compile_links(connected, entry.gpus) if connected else None,
             _gpu_memory(connected),
-            (told.site_cores, told.site_gpus) if told is not None else None,
+            told,
             connected.distances if connected else None,
         )
 
     for entry in r_lite:  # no two of them have equal resources
         known: dict[tuple[Any, ...], NodeType] = {}
         found: Optional[NodeType] = None
-        last: tuple[int, Optional[AllocatedIds]] = -2, None
+        last = -2
         for rank in idset.iterate(entry.ranks):
             i = entries[rank]
-            told = allocated[rank] if allocated is not None else None
-            if i != last[0] or told is not last[1]:  # most ranks are like the one before
-                last = i, told
-                has = attrs.evolve(told, ranks=0) if told is not None else None
-                name = equal[i] if i >= 0 else -1, has
+            if i != last:  # most ranks are like the one before
+                last = i
+                told = key.children[i].allocated if key is not None and i >= 0 else None
+                name = equal[i] if i >= 0 else -1, told
                 found = known.get(name)
                 if found is None:
                     found = known[name] = compiled(entry, i, told)
@@ -70,35 +63,17 @@ def types_of(
     return types
 
 
-def _allocated(key: Optional[SchedulingKey], width: int) -> Optional[list[Optional[AllocatedIds]]]:
-    """For each rank, what the key says about its ids; None where it says nothing.
-
-    The result is None if the key says nothing about any rank.
-    """
-    if key is None or not key.allocated:
-        return None
-    told: list[Optional[AllocatedIds]] = [None] * width
-    for entry in key.allocated:
-        for rank in idset.iterate(entry.ranks):
-            told[rank] = entry
-    return told
-
-
-def _physical(what: str, ids: int, allocated: int) -> Optional[tuple[int, ...]]:
+def _physical(ids: int, allocated: int) -> Optional[tuple[int, ...]]:
     """The topo's ids of an R_lite entry's *ids*, in their order; None if they are the same ids.
 
     Flux numbers the cores of a sub-instance's nodes from zero, perhaps the GPUs, too, and
-    allocations there keep these ids. Other tools may keep the topo's ids, or a subset of them.
+    allocations there keep these ids. Other tools may keep the topo's ids. Without *allocated*, they
+    are not known to be others.
     """
-    if ids & ~allocated == 0:
+    if ids == allocated or idset.size(ids) != idset.size(allocated):
         return None
-    if idset.size(ids) == idset.size(allocated):
-        physical = dict(zip(idset.iterate(ids), idset.iterate(allocated)))
-        return tuple(physical.get(one, -1) for one in range(ids.bit_length()))
-    raise InvalidKey(
-        f"/scheduling/allocated: {what} {shown_ids(allocated)} are not those of R_lite,"
-        f" {shown_ids(ids)}, which are not as many either"
-    )
+    physical = dict(zip(idset.iterate(ids), idset.iterate(allocated)))
+    return tuple(physical.get(one, -1) for one in range(ids.bit_length()))
 
 
 def _gpu_memory(links: Optional[Links]) -> dict[int, int]:

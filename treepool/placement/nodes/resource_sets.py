@@ -12,9 +12,10 @@ import attrs
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
+from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import hostlist, idset
 from treepool.rfc.rset import MAX_TIME, ResourceSet, RLiteEntry, merge_entries, r_lite_entry
-from treepool.rfc.scheduling import SchedulingKey, allocated_entry
+from treepool.rfc.scheduling import SOME, AllocatedIds, SchedulingKey
 
 
 def all_R(inventory: Inventory) -> ResourceSet:
@@ -75,20 +76,22 @@ def job_R(
     execution["expiration"] = min(expiration, MAX_TIME)
     r: dict[str, Any] = {"version": 1, "execution": execution}
     if inventory.key is not None:
-        r["scheduling"] = _key_dict(inventory, inventory.key, ranks)
-        allocated = _allocated(inventory, parts)
-        if allocated:
-            r["scheduling"]["allocated"] = allocated
+        r["scheduling"] = _key_dict(inventory, inventory.key, parts, ranks)
     elif inventory.resource_set.scheduling is not None:
         r["scheduling"] = inventory.resource_set.scheduling
     return r
 
 
-def _key_dict(inventory: Inventory, key: SchedulingKey, ranks: tuple[int, ...]) -> dict[str, Any]:
-    children = [
-        key.children[i].to_dict(idset.encode_ids(having))
-        for i, having in sorted(_by_value(ranks, inventory.entries).items())
-    ]
+def _key_dict(
+    inventory: Inventory, key: SchedulingKey, parts: Sequence[Held], ranks: tuple[int, ...]
+) -> dict[str, Any]:
+    groups: dict[tuple[int, Optional[AllocatedIds]], list[int]] = {}
+    for some, cores, gpus in parts:
+        for (i, node_type), having in _kinds(inventory, some).items():
+            told = _allocated(node_type, cores, gpus) if node_type is not None else None
+            groups.setdefault((i, told), []).extend(having)
+    kinds = sorted((i, sorted(having), told) for (i, told), having in groups.items())
+    children = [key.children[i].of_job(idset.encode_ids(some), told) for i, some, told in kinds]
     found = {"writer": key.writer, "children": children, **key.extra}
     fabric = inventory.fabric.cut(ranks) if inventory.fabric is not None else None
     if fabric is not None:
@@ -96,28 +99,30 @@ def _key_dict(inventory: Inventory, key: SchedulingKey, ranks: tuple[int, ...]) 
     return found
 
 
-def _allocated(inventory: Inventory, parts: Sequence[Held]) -> list[dict[str, Any]]:
-    """The ``allocated`` entries: the topo's ids of the cores and GPUs that *parts* have.
+def _kinds(
+    inventory: Inventory, ranks: Sequence[int]
+) -> dict[tuple[int, Optional[NodeType]], list[int]]:
+    """*ranks* by their entry in the key and their type, which is None if they were removed."""
+    groups: dict[tuple[int, Optional[NodeType]], list[int]] = {}
+    for rank in ranks:
+        groups.setdefault((inventory.entries[rank], inventory.types[rank]), []).append(rank)
+    return groups
 
-    They cover the ranks where *parts* have less than the pool had, where the pool itself had only a
-    part of the node, and where the ids are not the topo's first ones. Flux may number both from
-    zero in a sub-instance, so a reader could not tell which these are.
+
+def _allocated(node_type: NodeType, cores: int, gpus: int) -> Optional[AllocatedIds]:
+    """The topo's ids of the *cores* and *gpus* that a job has on a node.
+
+    None where the job has all that the pool had, if that is all of the node and the ids are the
+    topo's first ones: Flux may number both from zero in a sub-instance, so a reader could not tell
+    which others these are.
     """
-    groups: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
-    for ranks, cores, gpus in parts:
-        for node_type, having in _by_value(ranks, inventory.types).items():
-            if node_type is None:  # ranks that were removed
-                continue
-            root, physical = node_type.root, node_type.physical
-            ids = _topo_ids(cores, physical[0]), _topo_ids(gpus, physical[1])
-            first = not any(mask & (mask + 1) for mask in ids)
-            everything = cores == root.cores and gpus == root.gpus
-            if not first or node_type.partial or not everything:
-                groups.setdefault((ids, node_type.site), []).extend(having)
-    return [
-        allocated_entry(idset.encode_ids(sorted(ranks)), *ids, *site)
-        for (ids, site), ranks in groups.items()
-    ]
+    root, physical = node_type.root, node_type.physical
+    ids = _topo_ids(cores, physical[0]), _topo_ids(gpus, physical[1])
+    first = not any(mask & (mask + 1) for mask in ids)
+    everything = cores == root.cores and gpus == root.gpus
+    if first and everything and not node_type.partial:
+        return None
+    return SOME if node_type.unsure else AllocatedIds(*ids, *node_type.site)
 
 
 def _properties(inventory: Inventory, ranks: tuple[int, ...]) -> dict[str, str]:
@@ -130,11 +135,3 @@ def _properties(inventory: Inventory, ranks: tuple[int, ...]) -> dict[str, str]:
 def _topo_ids(ids: int, physical: Optional[Sequence[int]]) -> int:
     """*ids* of R as the topo has them."""
     return ids if physical is None else idset.from_ids(physical[i] for i in idset.iterate(ids))
-
-
-def _by_value(ranks: Iterable[int], values: Sequence[Any]) -> dict[Any, list[int]]:
-    """The *ranks* grouped by their value in *values*."""
-    groups: dict[Any, list[int]] = {}
-    for rank in ranks:
-        groups.setdefault(values[rank], []).append(rank)
-    return groups

@@ -116,6 +116,8 @@ class NodeType:
     physical: Physical = (None, None)
     #: Whether the enclosing instance kept some of the node, according to an allocated R.
     partial: bool = False
+    #: Whether nobody knows which part that is.
+    unsure: bool = False
     #: The cores and GPUs (the topo's ids) that no instance has, because the site keeps them.
     site: tuple[int, int] = (0, 0)
     #: What connects the GPUs, if the key says it.

@@ -57,23 +57,14 @@ def amount_ids(
 
 
 def _best_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
-    """The GPUs of *want*: at each level, from the fewest children that together have *want*.
-
-    Among equally few children, those that have each GPU's share of the cores beside it are
-    preferred.
-    """
+    """The GPUs of *want*: at each level, from the fewest domains that together have *want*."""
     if not want[0]:
         return 0
     own = idset.size(domain.own_gpus & gpus), idset.size(domain.own_cores & cores)
-    less = max(0, want[0] - own[0]), max(0, want[1] - own[1])
     children = _fullest_first(domain.children, cores, gpus)
     amounts = [free_in(child, cores, gpus) for child in children]
-    sources = nearest(domain, children, amounts, less)
-    fed = [(_fed(amount, want), amount[1]) for amount in amounts]
-    if sum(g for g, _ in fed) >= less[0]:
-        better = nearest(domain, children, fed, less)
-        sources = better if len(better) == len(sources) else sources
-    amounts = [own] + [amounts[i] for i in sources]
+    loose, sources = _sources(domain, children, amounts, own, want)
+    amounts = [(loose, own[1])] + [amounts[i] for i in sources]
     given_gpus = _deal_gpus(want, amounts)
     given_cores = deal_beside(want[1], given_gpus, [have for _, have in amounts])
     taken = idset.take_lowest(domain.own_gpus & gpus, given_gpus[0])
@@ -81,6 +72,33 @@ def _best_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
         amount = given_gpus[place], given_cores[place]
         taken |= _best_gpus(children[i], amount, cores, gpus)
     return taken
+
+
+def _sources(
+    domain: Domain,
+    children: Sequence[Domain],
+    amounts: Sequence[Amount],
+    own: Amount,
+    want: Amount,
+) -> tuple[int, list[int]]:
+    """How many GPUs in no child, and which *children*, together have *want*: the fewest of both.
+
+    Each GPU in no child counts as a domain. Of equally few, those are taken that have each GPU's
+    share of the cores beside it, then those with most GPUs in children.
+    """
+    fed = [(_fed(amount, want), amount[1]) for amount in amounts]
+    most, most_fed = sum(g for g, _ in amounts), sum(g for g, _ in fed)
+    found: list[tuple[int, bool, int, list[int]]] = []
+    for loose in range(max(0, want[0] - most), min(own[0], want[0]) + 1):
+        less = want[0] - loose, max(0, want[1] - own[1])
+        sources = nearest(domain, children, amounts, less)
+        better = nearest(domain, children, fed, less) if most_fed >= less[0] else []
+        beside = most_fed >= less[0] and len(better) == len(sources)
+        all_fed = beside and _fed((loose, own[1]), want) == loose
+        chosen = better if beside else sources
+        found.append((loose + len(chosen), not all_fed, loose, chosen))
+    _, _, loose, sources = min(found)
+    return loose, sources
 
 
 def _fed(amount: Amount, want: Amount) -> int:
