@@ -18,6 +18,7 @@ from treepool.rfc.fabric import FabricDomain
 from treepool.rfc.findings import Findings, Readers, plain_json, shown, shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest, read_tables
+from treepool.rfc.topo import Topo
 
 #: Moves a rank set, both as bitmasks.
 Move = Callable[[int], int]
@@ -30,12 +31,18 @@ WRITER = "TreePool"
 class KeyEntry:
     """The nodes of one kind: their ranks as bitmask, and their topo, which must not be changed.
 
-    ``extra`` has the keys of the entry that RFC 49 does not define, unchanged.
+    ``extra`` has the keys of the entry that RFC 49 does not define, unchanged. ``tree`` is what the
+    topo says; by default it is read, which raises InvalidKey for a malformed one.
     """
 
     ranks: int
     topo: Mapping[str, Any]
     extra: Mapping[str, Any] = attrs.field(factory=dict)
+    tree: Topo = attrs.field(repr=False, eq=False, kw_only=True)
+
+    @tree.default
+    def _read(self) -> Topo:
+        return topo.read(self.topo)
 
     def to_dict(self, ranks: Optional[str] = None) -> dict[str, Any]:
         """The entry as RFC 49 JSON, for *ranks* (an RFC 22 idset) or by default its own."""
@@ -301,7 +308,7 @@ def _check_names(
     """Note each locality that is in a topo of *children* and in the fabric *above*."""
     names = above.localities()
     for i, entry in enumerate(children):
-        for name in names.intersection(d.locality for d in topo.read(entry.topo).walk()):
+        for name in names & entry.tree.localities:
             names.discard(name)
             findings.note(
                 at, f"locality {shown(name)} is in the topo of entry {i} of children, too"
@@ -321,12 +328,14 @@ class _Reader:
             "ranks": self.findings.idset,
             "topo": lambda v, at: topo.read_into(self.findings, v, at),
         }
-        ranks = self.findings.members(value, at, readers, required=readers).get("ranks", 0)
+        found = self.findings.members(value, at, readers, required=readers)
+        ranks = found.get("ranks", 0)
         self.findings.repeated(f"{at}/ranks", "ranks", ranks & self.ranks)
         self.ranks |= ranks
         entry = value if isinstance(value, dict) else {}
         others = {k: v for k, v in entry.items() if k not in readers}
-        return KeyEntry(ranks, entry.get("topo", {}), others)
+        tree = found.get("topo") or topo.read({})
+        return KeyEntry(ranks, entry.get("topo", {}), others, tree=tree)
 
     def allocated(self, value: object, at: str) -> AllocatedIds:
         """An entry of ``allocated``, about ranks that have an entry of ``children``."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional
+from typing import Any, Optional, Sequence
 
 import attrs
 
 from treepool.errors import InvalidKey
-from treepool.placement.nodes.compile import compile_topo
+from treepool.placement.nodes.compile import Tree, compile_topo, tree_of
 from treepool.placement.nodes.link_table import compile_links
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import idset
@@ -16,16 +16,21 @@ from treepool.rfc.links import Links, canonical
 from treepool.rfc.rset import RLiteEntry
 from treepool.rfc.scheduling import AllocatedIds, SchedulingKey
 
+#: Most domains of all kinds of node together: so many, and so many more for each rank. A kind is a
+#: topo and what R has of it; Each takes 5 us and 0.5 KB.
+FIRST_DOMAINS, DOMAINS_PER_RANK = 1 << 16, 64
+
 
 def types_of(
-    r_lite: Iterable[RLiteEntry],
+    r_lite: Sequence[RLiteEntry],
     key: Optional[SchedulingKey],
     entries: list[int],
 ) -> list[Optional[NodeType]]:
     """The type of every rank: one object per topo and R_lite children, None without a node.
 
     ``entries[rank]`` is the place of the rank's entry in *key*, -1 if it has none. Raises
-    InvalidKey if *key* and *r_lite* differ in the cores or GPUs of a node.
+    InvalidKey if *key* and *r_lite* differ in the cores or GPUs of a node, or if there are too many
+    domains.
     """
     width = len(entries)
     allocated = _allocated(key, width)
@@ -34,9 +39,20 @@ def types_of(
     first: dict[str, int] = {}
     equal = [first.setdefault(canonical(topo), i) for i, topo in enumerate(topos)]
     links = [key.links_of(topo) for topo in topos] if key else []
+    trees: dict[int, Tree] = {}
+    ranks = sum(idset.size(entry.ranks) for entry in r_lite)
+    most = left = FIRST_DOMAINS + DOMAINS_PER_RANK * ranks
 
     def compiled(entry: RLiteEntry, i: int, told: Optional[AllocatedIds]) -> NodeType:
+        nonlocal left
         topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
+        if key is not None and i >= 0:
+            if i not in trees:
+                trees[i] = tree_of(key.children[i].tree)
+            left -= trees[i][0].size
+            if left < 0:
+                what = f"more than {most} domains on all kinds of node together"
+                raise InvalidKey(f"/scheduling/children: {what}")
         cores = _physical("cores", entry.cores, told.cores) if told is not None else None
         gpus = _physical("GPUs", entry.gpus, told.gpus) if told is not None and told.gpus else None
         if connected is not None and gpus is not None:
@@ -50,6 +66,7 @@ def types_of(
             _gpu_memory(connected),
             (told.site_cores, told.site_gpus) if told is not None else None,
             connected.distances if connected else None,
+            trees[i] if i >= 0 else None,
         )
 
     for entry in r_lite:  # no two of them have equal resources
