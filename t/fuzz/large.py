@@ -142,6 +142,7 @@ _JOB = json.loads(jobspec_text("slot=1/core"))
 _SYSTEM = ("attributes", "system")
 _DOMAIN = lambda i: f'{{"cores":"{i}"}}'  # noqa: E731
 _ENTRY = lambda i: f'{{"rank":"{i}","children":{{"core":"0-{i % 999 + 1}"}}}}'  # noqa: E731
+_DIFFERENT = lambda i: f'{{"rank":"{i}","children":{{"core":"0-{i + 1}"}}}}'  # noqa: E731
 _WIDE = lambda i: f'{{"rank":"{1_048_575 - i}","children":{{"core":"{i + 4_000_000}"}}}}'  # noqa: E731
 _TOPO = ("scheduling", "children", 0, "topo")
 _DIGEST = next(iter(_R["scheduling"]["links"]))
@@ -160,7 +161,18 @@ def _nodes(ranks, core="0-3", **execution):
     return f'{{"version":1,"execution":{{{text}}}}}'
 
 
+def _kinds(ranks, domains):
+    """The text of an R of so many nodes that all differ, with one topo of so many domains."""
+    r_lite = "[" + ",".join(map(_DIFFERENT, range(ranks))) + "]"
+    topo = ",".join(_DOMAIN(i) for i in range(domains))
+    key = f'{{"ranks":"0-{ranks - 1}","topo":{{"numa":[{topo}]}}}}'
+    R = _nodes(f"0-{ranks - 1}", R_lite=r_lite)
+    return f'{R[:-1]},"scheduling":{{"writer":"TreePool","children":[{key}]}}}}'
+
+
 RS = {
+    "nodes that all differ": lambda: _kinds(500, 80),
+    "nodes that all differ, more domains": lambda: _kinds(3_000, 40_000),
     "entries": lambda: _nodes(
         "0-17999", R_lite="[" + ",".join(_ENTRY(i) for i in range(18_000)) + "]"
     ),
@@ -285,6 +297,19 @@ def _keys(document, at=()):
             ("children", 0, "topo", "n"), lambda i: f'{{"cores":"{4_000_000 + i}"}}'
         ),
         "empty domains": lambda: put(("children", 0, "topo", "n"), "{}"),
+        "as many empty domains as there may be": lambda: put(
+            ("children", 0, "topo", "n"), "{}", ",", 3 * 65_000
+        ),
+        "as many domains of nothing": lambda: put(
+            ("children", 0, "topo", "n"), '{"a":0}', ",", 8 * 65_000
+        ),
+        "as many domains of memory": lambda: put(
+            ("children", 0, "topo", "n"), '{"memory":1}', ",", 13 * 65_000
+        ),
+        "topos of empty domains": lambda: put(
+            ("children",),
+            lambda i: f'{{"ranks":"{i}","topo":{{"n":[' + "{}," * 59_999 + "{}]}}",
+        ),
         "domains of wrong types": lambda: put(("children", 0, "topo", "n"), "1"),
         "localities": lambda: put(
             ("children", 0, "topo"), lambda i: f'"l{i}":[{{"cores":"{i}"}}]', ":"
@@ -662,6 +687,40 @@ JOB_TABLES = {
     "quotes": lambda: "submit,elapsed,ncpus\n1,1," + '""' * (MIB // 2 - 20),
 }
 
+_NODE = "NodeName=n[0-999] CoresPerSocket=8 Sockets=2 Gres=gpu:4\n"
+
+
+def _of_cores(i):
+    """A line of scontrol."""
+    return f"NodeName=n{i} CoresPerSocket={i % 8192 + 1}\n"
+
+
+SLURM_NODES = {
+    "GPUs": lambda: _filled(_NODE, "Name=gpu\n"),
+    "GPUs of one file": lambda: _filled(_NODE, "Name=gpu File=/dev/nvidia0\n"),
+    "GPUs of hosts": lambda: _filled(
+        _NODE, lambda i: f"NodeName=n[0-30] Name=gpu File=/dev/nvidia{i % 4} Links={i}\n"
+    ),
+    "many GPUs": lambda: _NODE + "Name=gpu Count=999999999\n",
+    "many files": lambda: _NODE + "Name=gpu File=/dev/nvidia[0-1048575]\n",
+    "no GPUs": lambda: _filled(_filled("", _of_cores, most=200_000), "Name=gpu Count=0\n"),
+    "AutoDetect": lambda: _filled(_NODE, "AutoDetect=nvml\n"),
+    "AutoDetect on hosts": lambda: _filled(_NODE, "NodeName=n[0-50] AutoDetect=nvml\n"),
+    "wide sets of cores": lambda: _filled(_NODE, "Name=gpu File=/dev/nvidia0 Cores=4194304\n"),
+    "cores": lambda: _filled(_NODE + "Name=gpu Cores=", lambda i: str(2 * i), "", ","),
+    "links": lambda: _NODE + "Name=gpu Links=" + "1," * 500_000,
+    "nodes": lambda: _filled("", lambda i: f"NodeName=n{i} CoresPerSocket=8\n"),
+    "nodes that differ": lambda: _filled("", _of_cores),
+    "a million nodes": lambda: "NodeName=n[0-1048575] CoresPerSocket=8\n",
+    "a million nodes and others": lambda: _filled(
+        "NodeName=n[0-999999] CoresPerSocket=8\n", _of_cores
+    ),
+    "pairs": lambda: _filled("NodeName=n0 CoresPerSocket=8", lambda i: f" a{i}=1"),
+    "lines of a node": lambda: _filled("NodeName=n0 CoresPerSocket=8\n", " a=1\n"),
+    "a comment": lambda: "#" * MIB,
+    "many of a node": lambda: "NodeName=n0 CoresPerSocket=8 Gres=" + "gpu:1," * 100_000,
+}
+
 LARGE = {
     "idset": IDSETS,
     "hostlist": HOSTLISTS,
@@ -757,6 +816,7 @@ LARGE = {
     "amd_topo": AMD_TABLES,
     "nvidia_list": LISTS,
     "site_file": SITES,
+    "slurm_nodes": SLURM_NODES,
     "nvlink": {
         "lines": lambda: "\n" * MIB,
         "no value": lambda: _filled("", "ClusterUUID : ", ""),

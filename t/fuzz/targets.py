@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import attrs
 
-from discovery import test_sites
+from discovery import test_sites, test_slurmnodes
 from fuzz.asked import answered
 from fuzz.seeds import (
     AMD_JSON,
@@ -41,7 +41,7 @@ from fuzz.seeds import (
 from treepool import parse_shape, subinstance
 from treepool.cli import vectors
 from treepool.cli.main import main
-from treepool.discovery import hwloc, visible
+from treepool.discovery import hwloc, slurmnodes, visible
 from treepool.discovery.levels import topo_of
 from treepool.discovery.reports import amd, mig, nvidia
 from treepool.discovery.sites import read as sites
@@ -521,6 +521,12 @@ def _site_file(data):
     found, warnings = sites.fabric_of(sites.read(_text(data), hosts), hosts, 0b10111101)
     assert all(warning.isprintable() for warning in warnings)
     _lines(str(problem) for problem in _fabric_problems(found))
+
+
+@target(InvalidHardware, seeds=[test_slurmnodes.scontrol("n0") + test_slurmnodes.PAIRS])
+def _slurm_nodes(data):
+    for _, machine in slurmnodes.read([_text(data)])[:9]:
+        topo_of(machine)
 
 
 @target(InvalidHardware, seeds=[CLIQUE_TEXT])

@@ -648,6 +648,19 @@ def test_a_job_ends_with_its_pool_at_the_latest(pool, duration, end, expected):
     assert (execution["starttime"], execution["expiration"]) == (1 if expected else 0, expected)
 
 
+@pytest.mark.parametrize("duration", [2e-308, 1e-9, 60, 1e300])
+def test_the_R_of_a_job_of_any_duration_can_be_read(monkeypatch, duration):
+    """Also of one that is over before the clock ticks, or before its scheduler starts it."""
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    pool = Pool(cluster())
+    request = pool.parse_resource_request(spec("slot/core", duration=duration))
+    allocation = pool.alloc(1, request)
+    for starttime in (2e9, 2e9 + 0.01):
+        allocation.set_starttime(starttime)
+        R = ResourceSet.read(allocation.to_dict())
+        assert 0 < R.starttime < R.expiration
+
+
 def test_a_pool_that_has_expired_allocates_nothing_until_it_gets_another_end(pool):
     pool.set_expiration(0.4)
     request = pool.parse_resource_request(spec("slot/core"))

@@ -10,7 +10,7 @@ domains, PCIe, NICs.
 from __future__ import annotations
 
 import re
-from typing import Iterator, Mapping, Optional, Sequence
+from typing import Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -42,13 +42,51 @@ _Record = Mapping[str, str]
 
 @attrs.frozen
 class _Listed:
-    """A GPU of gres.conf: the number of its file, its type, the cores near it, its links."""
+    """A GPU of gres.conf: the number in its file's name, its type, the cores near it, its links."""
 
-    number: int
+    number: Optional[int]
     kind: str
     cores: int
     links: tuple[int, ...]
     vendor: str
+
+
+@attrs.frozen
+class _Gres:
+    """A line of gres.conf: its GPUs, the cores near them, and whether it leaves them to Slurm."""
+
+    gpus: tuple[_Listed, ...]
+    autodetect: bool
+    cores: int
+    near: str
+    where: str = attrs.field(eq=False)
+
+
+@attrs.define
+class _Gpus:
+    """The GPUs that the lines of gres.conf so far give a node, by the numbers of their files."""
+
+    listed: dict[int, _Listed] = attrs.field(factory=dict)
+    autodetect: bool = False
+    #: The line that names the highest core.
+    highest: Optional[_Gres] = None
+
+    def add(self, line: _Gres) -> None:
+        """Add what another *line* says."""
+        self.autodetect |= line.autodetect
+        if self.highest is None or self.highest.cores < line.cores:
+            self.highest = line
+        for gpu in line.gpus:
+            if len(self.listed) >= MAX_GPUS:
+                raise InvalidHardware(f"{line.where}: more than {MAX_GPUS} GPUs")
+            self.listed[len(self.listed) if gpu.number is None else gpu.number] = gpu
+
+    def with_lines(self, lines: Iterable[_Gres]) -> _Gpus:
+        """These, and what more *lines* say."""
+        both = _Gpus(self.listed.copy(), self.autodetect, self.highest)
+        for line in lines:
+            both.add(line)
+        return both
 
 
 def read(texts: Sequence[str]) -> list[tuple[tuple[str, ...], Machine]]:
@@ -59,8 +97,8 @@ def read(texts: Sequence[str]) -> list[tuple[tuple[str, ...], Machine]]:
     if sum(map(len, texts)) > MAX_TEXT:
         raise InvalidHardware(f"more than {MAX_TEXT >> 20} MiB of text")
     nodes: dict[str, _Record] = {}
-    gres: dict[str, list[_Record]] = {}
-    record: _Record
+    of_all, gres = _Gpus(), dict[str, list[_Gres]]()  # what lines say of all hosts, and by host
+    once: dict[_Gres, _Gres] = {}  # equal lines are one object
     count = 0
     for text in texts:
         for where, record in _records(text):
@@ -68,33 +106,42 @@ def read(texts: Sequence[str]) -> list[tuple[tuple[str, ...], Machine]]:
             count += len(names)
             if count > _MAX_HOSTS:
                 raise InvalidHardware(f"{where}: more than {_MAX_HOSTS} hosts so far")
-            for name in names:
-                if record.get("name", "").lower() == "gpu" or "autodetect" in record:
-                    gres.setdefault(name, []).append({**record, "where": where})
-                elif "corespersocket" in record:
-                    nodes[name] = {**record, "where": where}
+            if record.get("name", "").lower() == "gpu" or "autodetect" in record:
+                line = _gres(record, where)
+                if names == [""]:
+                    of_all.add(line)
+                else:
+                    line = once.setdefault(line, line)
+                    for name in names:
+                        gres.setdefault(name, []).append(line)
+            elif "corespersocket" in record:
+                node: _Record = {**record, "where": where}
+                nodes.update((name, node) for name in names)
     if not nodes:
         raise InvalidHardware("no node with CoresPerSocket=, as scontrol show node prints")
     alike: dict[tuple[object, ...], list[str]] = {}
-    first: dict[tuple[object, ...], tuple[_Record, Sequence[_Record]]] = {}
-    for name, record in nodes.items():
-        mine = [*gres.get("", ()), *gres.get(name, ())]
-        told = tuple(record.get(key, "") for key in _KEYS), gib(_number(record, "realmemory") << 20)
-        kind = told, tuple(id(one) for one in gres.get("", ())), _plain(gres.get(name, ()))
+    told: dict[int, object] = {}
+    first: dict[tuple[object, ...], tuple[_Record, Sequence[_Gres]]] = {}
+    for name, node in nodes.items():
+        if id(node) not in told:
+            told[id(node)] = _told(node)
+        mine = gres.get(name, ())
+        kind = told[id(node)], tuple(map(id, mine))
         alike.setdefault(kind, []).append(name)
-        first.setdefault(kind, (record, mine))
-    return [(tuple(hosts), _machine(*first[kind], hosts[0])) for kind, hosts in alike.items()]
+        first.setdefault(kind, (node, mine))
+    return [
+        (tuple(hosts), _machine(node, of_all.with_lines(mine), hosts[0]))
+        for hosts, (node, mine) in ((hosts, first[kind]) for kind, hosts in alike.items())
+    ]
 
 
 #: The keys of a node that count, and its memory in GiB.
 _KEYS = ("sockets", "boards", "socketsperboard", "corespersocket", "gres")
 
 
-def _plain(records: Sequence[_Record]) -> tuple[object, ...]:
-    ignored = ("nodename", "where")
-    return tuple(
-        tuple(sorted((k, v) for k, v in one.items() if k not in ignored)) for one in records
-    )
+def _told(node: _Record) -> tuple[object, ...]:
+    memory = gib(_number(node, "realmemory") << 20)
+    return *(node.get(key, "") for key in _KEYS), memory
 
 
 def _records(text: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -135,7 +182,7 @@ def _number(record: _Record, key: str, default: int = 0) -> int:
     return int(text)
 
 
-def _machine(node: _Record, gres: Sequence[_Record], host: str) -> Machine:
+def _machine(node: _Record, gres: _Gpus, host: str) -> Machine:
     sockets = _number(node, "sockets") or _number(node, "boards", 1) * _number(
         node, "socketsperboard", 1
     )
@@ -145,9 +192,13 @@ def _machine(node: _Record, gres: Sequence[_Record], host: str) -> Machine:
             f"{node['where']}: {sockets} sockets of {each} cores are not 1 to {_MAX_CORES} cores"
         )
     cores = [((1 << each) - 1) << each * i for i in range(sockets)]
-    listed = _listed(gres, sockets * each)
+    listed = [gpu for _, gpu in sorted(gres.listed.items())]
+    line = gres.highest
+    if line is not None and line.cores >> sockets * each:
+        what = f"Cores={shown(line.near)}: the node has {sockets * each} cores"
+        raise InvalidHardware(f"{line.where}: {what}")
     notes = []
-    if any("autodetect" in one for one in gres) and not any(one.cores for one in listed):
+    if gres.autodetect and not any(one.cores for one in listed):
         notes.append("gres.conf has AutoDetect: it says neither the cores nor the links of GPUs")
     regions = [Region("socket", mask) for mask in cores]
     memory = (_number(node, "realmemory") << 20) // sockets
@@ -182,39 +233,38 @@ def _areas(sockets: Sequence[int], gpus: Sequence[_Listed], memory: int) -> list
     return [*whole, *(Region("group", mask) for mask in inside)]
 
 
-def _listed(gres: Sequence[_Record], cores: int) -> list[_Listed]:
-    """The GPUs of *gres*, by the numbers of their files."""
-    listed: dict[int, _Listed] = {}
-    for record in gres:
-        if record.get("name", "").lower() != "gpu":
-            continue
-        where, files = record["where"], record.get("file", "")
-        names = _hosts(files, where) if files else [""] * _number(record, "count", 1)
-        near = _cores(record.get("cores") or record.get("cpus", ""), cores, where)
-        links = tuple(
-            int(word) if re.fullmatch(r"-?\d{1,3}", word, re.ASCII) else 0
-            for word in record.get("links", "").split(",")
-            if word
-        )
-        for name in names:
-            match = _AT_END.search(name)
-            number = int(match[1][:6]) if match else len(listed)
-            if len(listed) >= MAX_GPUS:
-                raise InvalidHardware(f"{where}: more than {MAX_GPUS} GPUs")
-            vendor = next((v for word, v in _VENDORS if word in name), "")
-            listed[number] = _Listed(number, record.get("type", ""), near, links, vendor)
-    return [listed[number] for number in sorted(listed)]
+def _gres(record: _Record, where: str) -> _Gres:
+    """A line of gres.conf."""
+    autodetect = "autodetect" in record
+    if record.get("name", "").lower() != "gpu":
+        return _Gres((), autodetect, 0, "", where)
+    files, near = record.get("file", ""), record.get("cores") or record.get("cpus", "")
+    number = 0 if files else _number({**record, "where": where}, "count", 1)
+    names = _hosts(files, where) if files else [""] * min(number, MAX_GPUS + 1)
+    if len(names) > MAX_GPUS:
+        raise InvalidHardware(f"{where}: more than {MAX_GPUS} GPUs")
+    cores = _cores(near, where)
+    links = tuple(
+        int(word) if re.fullmatch(r"-?\d{1,3}", word, re.ASCII) else 0
+        for word in record.get("links", "").split(",", MAX_GPUS)[:MAX_GPUS]
+        if word
+    )
+    gpus = []
+    for name in names:
+        match = _AT_END.search(name)
+        own = int(match[1][:6]) if match else None
+        vendor = next((v for word, v in _VENDORS if word in name), "")
+        gpus.append(_Listed(own, record.get("type", ""), cores, links, vendor))
+    return _Gres(tuple(gpus), autodetect, cores, near, where)
 
 
-def _cores(text: str, cores: int, where: str) -> int:
-    if not text:
-        return 0
+def _cores(text: str, where: str) -> int:
     try:
         mask = idset.decode(text)
     except InvalidIdset:
         raise InvalidHardware(f"{where}: Cores={shown(text)} is not a list of cores") from None
-    if mask >> cores:
-        raise InvalidHardware(f"{where}: Cores={shown(text)}: the node has {cores} cores")
+    if mask >> _MAX_CORES:
+        raise InvalidHardware(f"{where}: Cores={shown(text)} are above core {_MAX_CORES - 1}")
     return mask
 
 

@@ -8,17 +8,17 @@ the whole node.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
 import attrs
 
 from treepool.discovery.machine import MIG, Gpu, Machine
 from treepool.errors import InvalidHardware, InvalidInput, InvalidR
-from treepool.rfc import idset, topo
+from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
 from treepool.rfc.idset import union
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import SOME, AllocatedIds, SchedulingKey
+from treepool.rfc.scheduling import SOME, AllocatedIds, KeyEntry, SchedulingKey
 
 #: Most tasks of a job on a node, and most GPUs of a node.
 MAX_TASKS = 1 << 12
@@ -77,7 +77,7 @@ def task_of(
     if entry.gpus.bit_length() > MAX_GPUS:
         raise InvalidR(f"rank {rank} has GPUs {shown_ids(entry.gpus)}, more than any node")
     key = R.key()
-    topo_of_rank, told = _topo(key, rank), _allocated(key, rank)
+    described, told = _described(key, rank), _allocated(key, rank)
     allocated = told or SOME
     gpu_in_topo = _gpus_in_topo(entry.gpus, allocated)
     renumbered = any(gpu != one for gpu, one in gpu_in_topo.items())
@@ -99,8 +99,8 @@ def task_of(
             f"rank {rank} has cores {shown_ids(cores)}, but this machine only "
             f"{shown_ids(machine.cores)}"
         )
-    near = _near_by_topo(topo_of_rank, dict(zip(idset.iterate(in_topo), idset.iterate(cores))))
-    links = key.links_of(topo_of_rank) if key is not None and topo_of_rank is not None else None
+    near = _near_by_topo(described, dict(zip(idset.iterate(in_topo), idset.iterate(cores))))
+    links = key.links_of(described.topo) if key is not None and described is not None else None
     if renumbered:
         machine = _with_ids_of_R(machine, gpu_in_topo)
         near = {gpu: near[one] for gpu, one in gpu_in_topo.items() if one in near}
@@ -121,8 +121,8 @@ def has_instances(R: ResourceSet, rank: int) -> bool:
     mine = union(entry.gpus for entry in R.entries if rank >= 0 and entry.ranks >> rank & 1)
     key = R.key()
     gpus = idset.from_ids(_gpus_in_topo(mine, _allocated(key, rank) or SOME).values())
-    there = _topo(key, rank)
-    domains = topo.read(there).walk() if there is not None else ()
+    there = _described(key, rank)
+    domains = there.tree.walk() if there is not None else ()
     return any(one.locality.startswith(MIG) and gpus & one.gpus for one in domains)
 
 
@@ -158,9 +158,9 @@ def has_renumbered_gpus(R: ResourceSet, rank: int) -> bool:
     return told is not None and told.gpus != 0
 
 
-def _topo(key: Optional[SchedulingKey], rank: int) -> Optional[Mapping[str, Any]]:
-    """The topo of *rank*; None if the key has none."""
-    return next((e.topo for e in key.children if e.ranks >> rank & 1), None) if key else None
+def _described(key: Optional[SchedulingKey], rank: int) -> Optional[KeyEntry]:
+    """The entry of *rank*; None if the key has none."""
+    return next((e for e in key.children if e.ranks >> rank & 1), None) if key else None
 
 
 def _allocated(key: Optional[SchedulingKey], rank: int) -> Optional[AllocatedIds]:
@@ -182,13 +182,13 @@ def _with_ids_of_R(machine: Machine, old: Mapping[int, int]) -> Machine:
     return attrs.evolve(machine, gpus=tuple(gpus))
 
 
-def _near_by_topo(there: Optional[Mapping[str, Any]], core_of: Mapping[int, int]) -> dict[int, int]:
-    """For each GPU in the topo *there*, those of the job's cores that are in its domain.
+def _near_by_topo(there: Optional[KeyEntry], core_of: Mapping[int, int]) -> dict[int, int]:
+    """For each GPU in the topo of *there*, those of the job's cores that are in its domain.
 
     *core_of* has the machine's ids of the job's cores by the topo's ids.
     """
     near: dict[int, int] = {}
-    for domain in topo.read(there).walk() if there is not None else ():
+    for domain in there.tree.walk() if there is not None else ():
         if not domain.cores:
             continue
         mine = idset.from_ids(core_of[c] for c in idset.iterate(domain.cores) if c in core_of)

@@ -154,13 +154,13 @@ class _Check:
         """Link tables without a topo, and distances that do not fit the topo of their table."""
         if not self.key.tables:
             return
-        used = {digest(entry.topo): entry.topo for entry in self.key.children}
+        used = {digest(entry.topo): entry.tree for entry in self.key.children}
         for name, table in self.key.tables.items():
             at, far = pointer_to("/scheduling/links", name), table.distances
             if name not in used:
                 yield f"{at}: no topo of the key has this digest, so the table is not used"
             elif far:
-                domains = sum(d.locality == far.locality for d in topo.read(used[name]).walk())
+                domains = sum(d.locality == far.locality for d in used[name].walk())
                 if domains != len(far.values):
                     what = f"{shown(far.locality)} has {domains} domains, not {len(far.values)}"
                     yield f"{at}/distances: {what}, so they are not used"
@@ -171,7 +171,7 @@ class _Check:
         for i, (entry, ranks) in enumerate(zip(self.key.children, self.ranks)):
             if not ranks:
                 continue
-            there = topo.read(entry.topo)
+            there = entry.tree
             if not there.cores and not there.gpus:
                 continue
             for r_lite in self.resource_set.entries:

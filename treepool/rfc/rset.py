@@ -60,6 +60,10 @@ class ResourceSet:
     starttime: float = 0.0
     expiration: float = 0.0
     scheduling: Optional[Mapping[str, Any]] = None
+    #: A value of ``scheduling``, and the key that it is, because reading a key takes long.
+    _read_key: Optional[tuple[Mapping[str, Any], SchedulingKey]] = attrs.field(
+        default=None, repr=False, eq=False
+    )
     #: All ranks, as bitmask.
     mask: int = attrs.field(init=False, repr=False, eq=False)
 
@@ -116,8 +120,12 @@ class ResourceSet:
         """
         if self.scheduling is None or not scheduling.is_treepool(self.scheduling):
             return None
-        key = SchedulingKey.read(self.scheduling).map_to(self.mask, self.allocated)
-        return key.fitting((e.ranks, e.cores, e.gpus) for e in self.entries)
+        if self._read_key is not None and self._read_key[0] is self.scheduling:
+            key = self._read_key[1]
+        else:
+            key = SchedulingKey.read(self.scheduling)
+        parts = ((e.ranks, e.cores, e.gpus) for e in self.entries)
+        return key.map_to(self.mask, self.allocated).fitting(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """The R as RFC 20 JSON. The times are always there, as in what flux-core writes.
@@ -181,6 +189,8 @@ class _Reader:
         self.findings = findings
         #: The ranks of R_lite; None unless all of them could be read.
         self.ranks: Optional[int] = None
+        #: The treepool key, once it is read; see ResourceSet.
+        self.key: Optional[tuple[Mapping[str, Any], SchedulingKey]] = None
         self._seen = 0
         self._starttime = 0.0
 
@@ -203,6 +213,7 @@ class _Reader:
             execution.get("starttime", 0.0),
             execution.get("expiration", 0.0),
             members.get("scheduling"),
+            self.key,
         )
 
     def execution(self, value: object, at: str) -> dict[str, Any]:
@@ -295,6 +306,8 @@ class _Reader:
         self.findings.members(value, at, {"writer": self.findings.string})
         if scheduling.is_treepool(value):
             key = scheduling.read_into(self.findings, value, at)
+            if key is not None and isinstance(value, dict):
+                self.key = value, key
             if key is not None and self.ranks is not None:
                 for problem in key.misplaced(self.ranks, self._starttime > 0):
                     self.findings.note(at + problem.pointer, problem.message)

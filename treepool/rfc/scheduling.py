@@ -19,6 +19,7 @@ from treepool.rfc.findings import Findings, Readers, plain_json, shown, shown_id
 from treepool.rfc.hostlist import MAX_HOSTS
 from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest, read_tables
+from treepool.rfc.topo import Topo
 
 #: Moves a rank set, both as bitmasks.
 Move = Callable[[int], int]
@@ -71,13 +72,19 @@ class KeyEntry:
 
     ``allocated`` says what of the topo each of them has in an allocation, None if it has all that
     the enclosing instance had there, with the same ids. ``extra`` has the keys of the entry that
-    RFC 49 and treepool do not define, unchanged.
+    RFC 49 and treepool do not define, unchanged. ``tree`` is what the topo says; by default it is
+    read, which raises InvalidKey for a malformed one.
     """
 
     ranks: int
     topo: Mapping[str, Any]
     extra: Mapping[str, Any] = attrs.field(factory=dict)
     allocated: Optional[AllocatedIds] = None
+    tree: Topo = attrs.field(repr=False, eq=False, kw_only=True)
+
+    @tree.default
+    def _read(self) -> Topo:
+        return topo.read(self.topo)
 
     def to_dict(self) -> dict[str, Any]:
         """The entry as RFC 49 JSON."""
@@ -358,7 +365,7 @@ def _check_names(
     """Note each locality that is in a topo of *children* and in the fabric *above*."""
     names = above.localities()
     for i, entry in enumerate(children):
-        for name in names.intersection(d.locality for d in topo.read(entry.topo).walk()):
+        for name in names & entry.tree.localities:
             names.discard(name)
             findings.note(
                 at, f"locality {shown(name)} is in the topo of entry {i} of children, too"
@@ -391,7 +398,9 @@ class _Reader:
         self.ranks |= ranks
         entry = value if isinstance(value, dict) else {}
         others = {k: v for k, v in entry.items() if k not in readers}
-        return KeyEntry(ranks, entry.get("topo", {}), others, found.get("allocated"))
+        tree = found.get("topo") or topo.read({})
+        allocated = found.get("allocated")
+        return KeyEntry(ranks, entry.get("topo", {}), others, allocated, tree=tree)
 
     def allocated(self, value: object, at: str) -> tuple[int, AllocatedIds]:
         """An entry of ``allocated`` beside ``children``: ranks, and what each of them has."""

@@ -80,6 +80,7 @@ class Topo:
 
     ``cores`` and ``gpus`` (bitmasks) are all that it mentions, domains inside included. ``memory``
     is what the domain itself lists, and ``storage`` the largest anywhere in it, both in bytes.
+    ``localities`` are those of the domains inside, directly or not, and ``size`` is their number.
     """
 
     locality: str
@@ -87,7 +88,9 @@ class Topo:
     gpus: int
     memory: int
     storage: int
-    inside: tuple[Topo, ...]
+    inside: tuple[Topo, ...] = ()
+    localities: frozenset[str] = frozenset()
+    size: int = 0
 
     def walk(self) -> Iterator[Topo]:
         """All domains inside, enclosing ones first."""
@@ -142,7 +145,9 @@ class _Walk:
         locality = inside[-1] if inside else "node"
         if not isinstance(value, dict):
             self.findings.mistyped(at, "an object", value)
-            return Topo(locality, 0, 0, 0, 0, ())
+            return Topo(locality, 0, 0, 0, 0)
+        if not value:
+            return Topo(locality, 0, 0, 0, 0)
         below = self.below(value, at, inside)
         cores, gpus = self.disjoint(below)
         children = tuple(domain for _, domain in below)
@@ -152,7 +157,13 @@ class _Walk:
         if "storage" in value:
             storage += self.findings.items(value["storage"], f"{at}/storage", self.storage)
         cores, gpus = self.ids(value, "cores", at, cores), self.ids(value, "gpus", at, gpus)
-        return Topo(locality, cores, gpus, memory, max(storage, default=0), children)
+        if not children:
+            return Topo(locality, cores, gpus, memory, max(storage, default=0))
+        names = {domain.locality for domain in children}
+        names.update(*(domain.localities for domain in children if domain.inside))
+        size = len(children) + sum(domain.size for domain in children)
+        most = max(storage, default=0)
+        return Topo(locality, cores, gpus, memory, most, children, frozenset(names), size)
 
     def below(
         self, domain: Mapping[str, Any], at: str, inside: tuple[str, ...]
@@ -168,11 +179,11 @@ class _Walk:
                 continue
             if name not in DEFINED:
                 self.findings.unread(domain, at, name, DEFINED)
+            within = (*inside, name)
             for i, item in enumerate(items):
                 if self.domains <= MAX_DOMAINS and not self.findings.enough:
-                    children.append(
-                        (f"{key}/{i}", self.domain(item, f"{key}/{i}", (*inside, name)))
-                    )
+                    place = f"{key}/{i}"
+                    children.append((place, self.domain(item, place, within)))
         return children
 
     def locality(self, name: Any, items: object, key: str, inside: tuple[str, ...]) -> bool:

@@ -29,6 +29,7 @@ def compile_topo(
     gpu_memory: Mapping[int, int] = UNKNOWN,
     told: Optional[AllocatedIds] = None,
     distances: Optional[Distances] = None,
+    tree: Optional[Tree] = None,
 ) -> NodeType:
     """The NodeType of a valid RFC 49 *topo* on a node for which R has *cores* and *gpus*.
 
@@ -41,24 +42,27 @@ def compile_topo(
     In an allocated R, *told* holds the cores and GPUs that the site keeps; the enclosing instance
     kept the other ids that R lacks. Without *told*, the site keeps all ids that R lacks. If nobody
     knows which ids these are, no domain is whole.
-    *distances* are between the memory domains of the topo, if known.
+    *distances* are between the memory domains of the topo, if known. *tree* is that of the topo, if
+    it has been read.
     """
     if topo is None:
         root = Domain(NODE, cores, gpus, True)
         return NodeType(root, flat_topo(cores, gpus), links=links, gpu_memory=gpu_memory)
-    tree, ids = read(topo), _Ids(cores, gpus, physical)
-    missing = tree.cores & ~ids.cores, tree.gpus & ~ids.gpus
+    node, memories = tree or tree_of(read(topo))
+    ids = _Ids(cores, gpus, physical, memories)
+    missing = node.cores & ~ids.cores, node.gpus & ~ids.gpus
     ids.site = missing if told is None else (told.site_cores, told.site_gpus)
     ids.unsure = told == SOME and missing != (0, 0)
     if distances is not None:
-        ids.distances, ids.places = distances, places_in(tree, distances)
-    children, between, memory = _inside(tree, ids, 0)
+        ids.distances, ids.places = distances, places_in(node, distances)
+    children, between = _inside(node, ids, 0)
+    memory = _memory(node, memories)
     root = Domain(NODE, cores, gpus, True, memory.local, children, memory.cxl, None, between)
     return NodeType(
         root,
         topo,
-        tree.storage,
-        frozenset(domain.locality for domain in tree.walk()),
+        node.storage,
+        node.localities,
         physical,
         told is not None,
         ids.unsure,
@@ -71,7 +75,9 @@ def compile_topo(
 class _Ids:
     """What R has of a node, in the topo's ids; cores and GPUs may have other ids in R."""
 
-    def __init__(self, cores: int, gpus: int, physical: Physical) -> None:
+    def __init__(self, cores: int, gpus: int, physical: Physical, memory: _Memories) -> None:
+        #: The memory of the topo's domains.
+        self.memory = memory
         #: The cores and GPUs of the topo that the site keeps.
         self.site = (0, 0)
         #: Whether the ids that R has may be others in the topo.
@@ -126,29 +132,65 @@ class _Memory(NamedTuple):
         return self.ordinary + self.hbm
 
 
-def _inside(topo: Topo, ids: _Ids, cxl: int) -> tuple[tuple[Domain, ...], Apart[Domain], _Memory]:
-    """The domains in *topo*, how far apart they are, and its memory; *cxl* is the memory around."""
-    around = cxl + (topo.memory if topo.locality == "cxl" else 0)
-    inside = [(*_domain(one, ids, around), ids.places.get(one, ())) for one in topo.inside]
-    ordinary, hbm, far = (sum(sizes) for sizes in zip((0, 0, 0), *(one[1] for one in inside)))
-    memory = _Memory(
+#: The memory of the domains of a topo that have others inside.
+_Memories = Mapping[Topo, _Memory]
+
+#: What a topo says, and its memory, once for all kinds of nodes that have it.
+Tree = tuple[Topo, _Memories]
+
+
+def tree_of(topo: Topo) -> Tree:
+    """*topo*, and the memory in it."""
+    known: dict[Topo, _Memory] = {}
+
+    def visit(one: Topo) -> None:
+        for inner in one.inside:
+            if inner.inside:
+                visit(inner)
+        ordinary, hbm, cxl = map(sum, zip((0, 0, 0), *(_memory(i, known) for i in one.inside)))
+        known[one] = _with_inside(one, ordinary, hbm, cxl)
+
+    visit(topo)
+    return topo, known
+
+
+def _with_inside(topo: Topo, ordinary: int, hbm: int, cxl: int) -> _Memory:
+    """The memory of *topo*, of which the domains in it have some."""
+    return _Memory(
         ordinary if topo.locality in TIERS else max(topo.memory, ordinary),
         hbm + (topo.memory if topo.locality == "hbm" else 0),
-        far + (topo.memory if topo.locality == "cxl" else 0),
+        cxl + (topo.memory if topo.locality == "cxl" else 0),
     )
-    # Drop the domains of which R has nothing: nothing can be placed there.
-    there = [(domain, places) for domain, _, places in inside if domain.cores or domain.gpus]
+
+
+def _memory(topo: Topo, known: _Memories) -> _Memory:
+    return known.get(topo) or _with_inside(topo, 0, 0, 0)
+
+
+def _inside(topo: Topo, ids: _Ids, cxl: int) -> tuple[tuple[Domain, ...], Apart[Domain]]:
+    """The domains in *topo*, and how far apart they are; *cxl* is the memory around, in bytes.
+
+    Domains of which R has nothing are left out: nothing can be placed there.
+    """
+    around = cxl + (topo.memory if topo.locality == "cxl" else 0)
+    cores, gpus = ids.cores, ids.gpus
+    there = [
+        (_domain(one, ids, around), ids.places.get(one, ()))
+        for one in topo.inside
+        if one.cores & cores or one.gpus & gpus
+    ]
     between = apart(there, ids.distances) if ids.distances is not None else {}
-    return tuple(sorted((domain for domain, _ in there), key=lowest_id)), between, memory
+    return tuple(sorted((domain for domain, _ in there), key=lowest_id)), between
 
 
-def _domain(topo: Topo, ids: _Ids, cxl: int) -> tuple[Domain, _Memory]:
-    """The domain of *topo*, and its memory; *cxl* is the memory around it, in bytes."""
+def _domain(topo: Topo, ids: _Ids, cxl: int) -> Domain:
+    """The domain of *topo*; *cxl* is the memory around it, in bytes."""
     cores, gpus = ids.cores & topo.cores, ids.gpus & topo.gpus
     missing = topo.cores & ~cores, topo.gpus & ~gpus
     whole = not (ids.unsure or missing[0] & ~ids.site[0] or missing[1] & ~ids.site[1])
-    children, between, memory = _inside(topo, ids, cxl)
-    domain = Domain(
+    children, between = _inside(topo, ids, cxl)
+    memory = _memory(topo, ids.memory)
+    return Domain(
         topo.locality,
         *ids.in_r(cores, gpus),
         whole,
@@ -158,4 +200,3 @@ def _domain(topo: Topo, ids: _Ids, cxl: int) -> tuple[Domain, _Memory]:
         topo.memory if topo.locality in TIERS else None,
         between,
     )
-    return domain, memory

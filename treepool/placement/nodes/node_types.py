@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional
+from typing import Any, Optional, Sequence
 
-from treepool.placement.nodes.compile import compile_topo
+from treepool.errors import InvalidKey
+from treepool.placement.nodes.compile import Tree, compile_topo, tree_of
 from treepool.placement.nodes.link_table import compile_links
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import idset
@@ -12,25 +13,40 @@ from treepool.rfc.links import Links, canonical
 from treepool.rfc.rset import RLiteEntry
 from treepool.rfc.scheduling import AllocatedIds, SchedulingKey
 
+#: Most domains of all kinds of node together: so many, and so many more for each rank. A kind is a
+#: topo and what R has of it; Each takes 5 us and 0.5 KB.
+FIRST_DOMAINS, DOMAINS_PER_RANK = 1 << 16, 64
+
 
 def types_of(
-    r_lite: Iterable[RLiteEntry],
+    r_lite: Sequence[RLiteEntry],
     key: Optional[SchedulingKey],
     entries: list[int],
 ) -> list[Optional[NodeType]]:
     """The type of every rank: one object per topo and R_lite children, None without a node.
 
     ``entries[rank]`` is the place of the rank's entry in *key*, -1 if it has none. What *key* says
-    of allocated ids fits *r_lite*.
+    of allocated ids fits *r_lite*. Raises InvalidKey if there are too many domains.
     """
     types: list[Optional[NodeType]] = [None] * len(entries)
     topos = [entry.topo for entry in key.children] if key else []
     first: dict[str, int] = {}
     equal = [first.setdefault(canonical(topo), i) for i, topo in enumerate(topos)]
     links = [key.links_of(topo) for topo in topos] if key else []
+    trees: dict[int, Tree] = {}
+    ranks = sum(idset.size(entry.ranks) for entry in r_lite)
+    most = left = FIRST_DOMAINS + DOMAINS_PER_RANK * ranks
 
     def compiled(entry: RLiteEntry, i: int, told: Optional[AllocatedIds]) -> NodeType:
+        nonlocal left
         topo, connected = (topos[i], links[i]) if i >= 0 else (None, None)
+        if key is not None and i >= 0:
+            if i not in trees:
+                trees[i] = tree_of(key.children[i].tree)
+            left -= trees[i][0].size
+            if left < 0:
+                what = f"more than {most} domains on all kinds of node together"
+                raise InvalidKey(f"/scheduling/children: {what}")
         cores = _physical(entry.cores, told.cores) if told is not None else None
         gpus = _physical(entry.gpus, told.gpus) if told is not None else None
         if connected is not None and gpus is not None:
@@ -44,6 +60,7 @@ def types_of(
             _gpu_memory(connected),
             told,
             connected.distances if connected else None,
+            trees[i] if i >= 0 else None,
         )
 
     for entry in r_lite:  # no two of them have equal resources

@@ -5,6 +5,7 @@ The key in the R of a job is cut to its ranks (RFC 49, "Allocated R").
 
 from __future__ import annotations
 
+import math
 from typing import Any, Iterable, Optional, Sequence
 
 import attrs
@@ -57,6 +58,7 @@ def job_R(
 ) -> dict[str, Any]:
     """The RFC 20 R of a job that was given *parts*.
 
+    A job that has an end gets an ``expiration`` after its ``starttime``, whatever its duration.
     The result shares topos with the pool's own key: treat it as read-only below ``scheduling``.
     """
     if len(parts) == 1:
@@ -72,8 +74,12 @@ def job_R(
     if properties:
         execution["properties"] = properties
     execution["starttime"] = starttime
-    # RFC 14 sets no limit to a duration; a later time than this could not be read back.
-    execution["expiration"] = min(expiration, MAX_TIME)
+    # RFC 14 sets no limit to a duration. An end after MAX_TIME could not be read back, nor one that
+    # is not after the start: of a duration that is lost when it is added to a time, or was over
+    # before the job started.
+    if expiration:
+        expiration = min(max(expiration, math.nextafter(starttime, math.inf)), MAX_TIME)
+    execution["expiration"] = expiration
     r: dict[str, Any] = {"version": 1, "execution": execution}
     if inventory.key is not None:
         r["scheduling"] = _key_dict(inventory, inventory.key, parts, ranks)
