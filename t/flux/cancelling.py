@@ -5,7 +5,6 @@ from random import Random
 
 import checks
 from loaded import Loaded, asked_later
-from manager import CANCEL
 
 
 def cancel(here):
@@ -77,14 +76,6 @@ def check_a_storm_of_requests_that_come_and_are_cancelled_does_not_either():
         job.msg = here.send("sched.alloc", {**job.msg.payload, "priority": turn % 15})
 
     assert storm(here, again) < 0.6
-
-
-def check_a_request_that_is_cancelled_before_its_turn_is_not_even_read():
-    here = Loaded()
-    job = here.submit(attributes="this is refused when it is read")
-    here.manager.cancel(job)
-    here.rest()
-    assert job.answer == CANCEL
 
 
 def check_who_always_cancels_takes_half_of_the_time_from_passes_and_no_more():

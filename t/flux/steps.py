@@ -11,7 +11,8 @@ from unittest.mock import Mock, patch
 import checks
 import flux
 from flux.scheduler import Scheduler
-from loaded import BOTH, Loaded
+from loaded import BOTH, Loaded, asked_later
+from manager import SUCCESS
 
 from treepool.errors import InvalidOption
 from treepool.flux import outlook
@@ -38,6 +39,74 @@ def two_waiting(**table):
     jobs = here.submit(), here.submit()
     here.rest()
     return here, jobs
+
+
+# -- a job manager that may have given the scheduler up
+
+
+def check_a_job_that_is_cancelled_behind_the_question_is_no_sign_of_it():
+    here = Loaded()
+    short, last = here.submit(), here.submit()
+    here.rest()
+    asked = asked_later(here.handle, "job-manager.alloc-query")
+    here.manager.free(short)  # within a second
+    while not asked:
+        here.handle.turn()
+    here.manager.cancel(last)
+    asked[0].add({"alloc_pending": 0})
+    here.rest()
+    later = here.submit()
+    here.rest()
+    assert later.R
+
+
+def check_it_is_noticed_however_long_a_commit_takes():
+    for seconds in (0.1, 1.2):
+        here = Loaded()
+        jobs = [here.submit() for _ in range(6)]
+        here.handle.services["job-manager.alloc-query"] = lambda _: [{"alloc_pending": 0}]
+        commit = here.handle.commit
+
+        def late(here=here, commit=commit, seconds=seconds):
+            here.clock.more += seconds
+            commit()
+
+        def comes_back(msg, here=here):
+            if msg.answers[-1]["type"] == SUCCESS:
+                here.manager.free(here.manager.jobs[msg.answers[-1]["id"]])
+
+        here.handle.commit, here.handle.on_answer = late, comes_back
+        here.rest()
+        assert sum(job.R is not None for job in jobs) == 1
+        assert "has given this scheduler up" in here.handle.logged[-1][1]
+
+
+# -- changes of many jobs
+
+
+def a_head_before(others):
+    """A job for both nodes, of which one is used, waits before jobs that would find room."""
+    here = Loaded(policy="fifo")
+    here.submit("slot/core=8", duration=600)
+    here.rest()
+    jobs = [here.submit(), *(here.submit("slot/core=8") for _ in range(others))]
+    here.rest()
+    here.clock.chance = Random(1)  # from now on time passes while the module works
+    return here, jobs
+
+
+def check_new_priorities_for_all_jobs_let_none_of_them_pass_another():
+    here, jobs = a_head_before(400)
+    here.manager.prioritize([[job.jobid, 26] for job in jobs])
+    here.rest()
+    assert not any(job.R for job in jobs)
+
+
+def check_a_configuration_by_which_all_jobs_are_judged_again_does_not_either():
+    here, jobs = a_head_before(400)
+    here.configure(policy="fifo", locality="required")
+    here.rest()
+    assert not any(job.R for job in jobs)
 
 
 # -- names of flux-core

@@ -10,6 +10,10 @@ from broker import Instance
 from schemas import conforms
 
 NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
+#: An R whose end is a number that is none in C.
+ENDLESS = '{"execution": {"R_lite": [{"rank": "0", "children": {"core": "0"}}], "expiration": 1%s}}'
+ENDLESS %= "0" * 400
+
 KEY = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": NUMA}}]}
 
 
@@ -64,8 +68,8 @@ def never_starts(four, job):
 
 @pytest.mark.parametrize(
     "R",
-    [None, "{}", '{"execution": {}}', '{"execution": {"R_lite": [7]}}', "{", "", "7", "null"],
-    ids=["gone", "empty", "no R_lite", "no entry", "no JSON", "no text", "a number", "null"],
+    [None, "{}", '{"execution": {"R_lite": [7]}}', "{", "", "null", ENDLESS],
+    ids=["gone", "empty", "no entry", "no JSON", "no text", "null", "endless"],
 )
 def test_nobody_gets_the_nodes_of_a_job_whose_R_is(four, R):
     job = running(four, "-N2", "-n2", "--exclusive")

@@ -9,8 +9,10 @@ another, on the same cores.
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import Any, Callable, Optional
 
+from treepool.flux.callbacks import then
 from treepool.flux.runner import Inbox
 
 #: The RPC that counts the requests that the job manager has sent and that have no answer.
@@ -40,31 +42,37 @@ class Attached:
         self._last_waiting = last_waiting
         self._waits = waits
         self._on_lost = lost
-        #: The jobs that started a moment ago, and when (monotonic seconds).
-        self._young: dict[int, float] = {}
+        #: The jobs that started a moment ago, and when (monotonic seconds); some may have ended.
+        self._young: set[int] = set()
+        self._order: deque[tuple[float, int]] = deque()
         self._asking = False
         #: Whether the job manager takes no more allocations.
         self.lost = False
 
-    def started(self, jobid: int) -> None:
-        """Job *jobid* is about to start."""
+    def told(self, jobid: int) -> None:
+        """The job manager is being told that job *jobid* has resources."""
         now = time.monotonic()
-        while self._young:
-            first = next(iter(self._young))
-            if self._young[first] > now - _SOON:
-                break
-            del self._young[first]
-        self._young[jobid] = now
+        while self._order and self._order[0][0] < now - _SOON:
+            self._young.discard(self._order.popleft()[1])
+        self._order.append((now, jobid))
+        self._young.add(jobid)
 
     def ended(self, jobid: int) -> None:
         """Job *jobid* gives back the last of what it has."""
-        began, waiting = self._young.pop(jobid, None), self._last_waiting()
-        if began is None or waiting is None or self._asking or self.lost:
+        waiting = self._last_waiting()
+        if jobid not in self._young or waiting is None or self._asking or self.lost:
             return
-        if time.monotonic() < began + _SOON:
-            self._asking = True
-            asked = self._handle.rpc(ASKED)
-            self._inbox.put_answer(asked, lambda answer: self._judge(answer, waiting))
+        self._asking = True
+        # What the job manager sent before its answer is in the inbox before the judgement.
+        then(
+            self._handle,
+            self._handle.rpc(ASKED),
+            lambda answer: self._inbox.put(lambda: self._judge(answer, waiting)),
+        )
+
+    def asked(self) -> None:
+        """The job manager asks for an allocation: it has not given up."""
+        self.lost = False
 
     def _judge(self, answer: Any, waiting: int) -> None:
         """The request of job *waiting* has no answer: has the job manager forgotten it?"""

@@ -75,6 +75,10 @@ class HeldBack:
         self._wait = self._least = _SOON
         #: Whether something was freed since it was asked.
         self._freed = False
+        #: Whether jobs may have ended unseen since the hello of the load.
+        self._forgets = True
+        #: The last error of the job manager.
+        self._error = ""
 
     def add(self, jobid: int, held: ResourceSet) -> None:
         """Take note that job *jobid* has *held* at hello."""
@@ -83,6 +87,8 @@ class HeldBack:
     def doubt(self, jobid: int) -> None:
         """Take note that job *jobid* has what the pool does not record for it."""
         self._doubtful[jobid] = None
+        if self.known:
+            self._ask_again(self._least)
 
     def ask(self) -> None:
         """Ask what is allocated; call this after ready.
@@ -136,8 +142,13 @@ class HeldBack:
         """Jobs end of which hello does not tell, because a scheduler before this one ended them."""
         ending = [job["id"] for job in future.get()["jobs"]]
         self._doubtful = dict.fromkeys(job for job in ending if not self._pool.has_job(job))
-        if not self._doubtful:  # who had what is held back is over
+        if self._doubtful:
+            return
+        if self._forgets:  # who had what is held back may be over already
+            self._forgets = False
             self._forget()
+        else:
+            self.ask()
 
     def _look(self, jobs: list[int], held: ByRank) -> None:
         """Ask for each of *jobs* whether it is over, one after another; add what others have."""
@@ -194,7 +205,9 @@ class HeldBack:
                 add_held(allocated, held_in(some.entries))
                 yield True
         except Exception as e:
-            self._log.error(f"what is allocated is not known: {e}")
+            if str(e) != self._error:
+                self._error = str(e)
+                self._log.error(f"what is allocated is not known: {e}")
             if not self._sure:  # what is known of each job must do
                 self._look(list(self._doubtful), {})
             return

@@ -86,7 +86,7 @@ def read_held(told: Mapping[str, Any], R: Value, events: Value) -> ResourceSet:
         raise R
     try:
         held = held_of(json.loads(R)["execution"])
-    except (AttributeError, KeyError, TypeError, RecursionError) as e:
+    except (AttributeError, KeyError, TypeError, OverflowError, RecursionError) as e:
         raise InvalidR(f"its form is not that of RFC 20 ({type(e).__name__}: {e})") from None
     if not held.entries:
         raise InvalidR("it has no resources")

@@ -78,8 +78,6 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self.users: dict[int, int] = {}
         #: How many allocations are being written to the KVS.
         self._committing = 0
-        #: The requests that arrived, are not taken yet and not cancelled, by job.
-        self._coming: dict[int, Any] = {}
         #: The last job that was submitted before this scheduler was ready.
         self._last_before = 0
         #: Whether this module takes requests; whether it is being unloaded.
@@ -92,6 +90,9 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def doubt(self, jobid: int) -> None:
         """Job *jobid* has resources that the pool does not record, or not all of them."""
+
+    def telling(self, jobid: int) -> None:
+        """The R of job *jobid* is in the KVS, and the job manager is about to be told."""
 
     def ready(self) -> None:
         """The job manager knows that this scheduler is ready."""
@@ -183,7 +184,6 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def _handle_alloc(self, msg: Any) -> None:  # no hook: acted on later
         told = msg.payload
-        self._coming[told["id"]] = msg
         if told["id"] > self._last_before:
             self.inbox.put(lambda: self._take_alloc(msg, told))
             return
@@ -196,7 +196,6 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def _handle_cancel(self, msg: Any) -> None:  # no hook, as for alloc
         self._await_cancels()
-        self._coming.pop(msg.payload["id"], None)
         self._act_later(lambda _, told: self.cancel(told["id"]), msg)
 
     def _handle_prioritize(self, msg: Any) -> None:  # no hook, as for alloc
@@ -211,10 +210,6 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
     def _take_alloc(self, msg: Any, told: Any) -> None:
         names = "id", "priority", "userid", "t_submit", "jobspec"
         request = AllocRequest(self, msg)
-        if self._coming.get(told["id"]) is not msg:  # who changes a job all the time costs little
-            request.cancel()
-            return
-        del self._coming[told["id"]]
         try:
             self.alloc(request, *(told[name] for name in names))
         except Exception as e:
@@ -228,8 +223,8 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         except OSError:
             self._take_alloc(msg, told)
         else:
-            self._coming.pop(told["id"], None)
             self.log.error(f"{JobID(told['id']).f58} is denied: {_HAS_R}")
+            self.doubt(told["id"])
             AllocRequest(self, msg).deny(_HAS_R)
 
     def _take_free(self, msg: Any, told: Any) -> None:
@@ -267,6 +262,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self._committing += 1
 
     def _alloc_commit_continuation(self, future: Any, args: Any) -> None:  # no hook: counted
+        self.telling(args[0].payload["id"])
         super()._alloc_commit_continuation(future, args)
         let_go(future)
         self._committing -= 1

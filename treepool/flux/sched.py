@@ -45,7 +45,7 @@ _PAUSE = 10
 #: Seconds that passes wait at most for requests to cancel, so that who cancels stops nobody.
 _CANCELS = 5.0
 
-#: Seconds that passes wait at most for changes of jobs, so that who changes his stops nobody.
+#: Seconds of passes between two lots of new priorities, so that who changes his stops nobody.
 _CHANGES = 0.25
 
 #: Seconds between two looks at the clock while jobs wait: it may be set, or a machine suspended.
@@ -69,7 +69,8 @@ class TreepoolScheduler(Protocol):
             raise
         self._use_flux_options()
         self._precedence, self._cancels = Precedence(), Precedence(_CANCELS)
-        self._changes = Precedence(_CHANGES)
+        #: When the last changes of jobs had all been applied (monotonic seconds).
+        self._applied = -_CHANGES
         #: Whether a pass was asked for since the jobs were told what the last one came to.
         self._asked = False
 
@@ -184,6 +185,10 @@ class TreepoolScheduler(Protocol):
         self._held_back.add(jobid, R)
         self.queue.follow()
 
+    def telling(self, jobid: int) -> None:
+        """The job manager is about to be told that job *jobid* has resources."""
+        self._attached.told(jobid)
+
     def doubt(self, jobid: int) -> None:
         """Hold back what a job has until it is over."""
         self._held_back.doubt(jobid)
@@ -206,6 +211,7 @@ class TreepoolScheduler(Protocol):
         jobspec: Mapping[str, Any],
     ) -> None:
         """Queue a job, or deny it with the reason if it can never run."""
+        self._attached.asked()
         self._submissions.take(Submission(request, jobid, priority, userid, t_submit, jobspec))
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
@@ -297,13 +303,16 @@ class TreepoolScheduler(Protocol):
         changes, passes = self._submissions, self._numbers.passes
         before, work = passes.count, passes.timed(self.queue.run())
         while self._may_pass:
-            if self._changes.waits(changes.is_behind):
+            if changes.is_behind:
                 changes.apply()
+                self._applied = time.monotonic()
+            elif changes.come and time.monotonic() >= self._applied + _CHANGES:
+                changes.begin()
             elif next(work, self) is self:
-                if not changes.is_behind:
+                if not changes.come:
                     self._rest(passes.count > before)
                     return
-                changes.apply()
+                changes.begin()
                 work = passes.timed(self.queue.run())
             yield None
 
@@ -327,7 +336,6 @@ class TreepoolScheduler(Protocol):
         if passed is not None:
             annotations["backfill"] = JobID(passed.jobid).f58
         request = self._submissions[job.jobid].request
-        self._attached.started(job.jobid)
         request.success(AllocatedR(allocation), {"sched": annotations})
         self.users[job.jobid] = self._submissions.leave(job.jobid).userid
         self._numbers.placed += 1

@@ -134,8 +134,10 @@ class Submissions:
         self._ready: list[Heap] = []
         #: Jobs in the queue that are to be judged again; None if all are judged.
         self._outdated: Optional[deque[int]] = None
-        #: Jobs that have another priority than in the queue, by user.
-        self._moved: dict[int, dict[int, None]] = {}
+        #: Jobs that have another priority than in the queue: those that get it now, all before the
+        #: next pass, and those that changed since these began.
+        self._moved: dict[int, None] = {}
+        self._moved_since: dict[int, None] = {}
         #: Feasibility checks, and the ranks that each waits for.
         self._checks: list[tuple[Any, Mapping[str, Any], int]] = []
 
@@ -202,7 +204,7 @@ class Submissions:
                 continue
             submission.priority = priority
             if submission.heap is None:
-                self._moved.setdefault(submission.userid, {})[jobid] = None
+                self._moved_since[jobid] = None
             else:
                 heappush(submission.heap, submission.place)
 
@@ -303,9 +305,9 @@ class Submissions:
 
     def leave(self, jobid: int) -> Submission:
         """Forget a job that is over; returns its submission."""
-        submission = self._jobs.pop(jobid)
-        self._moved.get(submission.userid, {}).pop(jobid, None)
-        return submission
+        self._moved.pop(jobid, None)
+        self._moved_since.pop(jobid, None)
+        return self._jobs.pop(jobid)
 
     # -- changes of all that wait
 
@@ -315,27 +317,32 @@ class Submissions:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something for ``apply`` to do."""
+        """Whether ``apply`` is to be called before the next pass.
+
+        A pass between two of its steps could start a job that one ahead of it, which is to be
+        judged again or gets another priority, holds back.
+        """
         return bool(self._moved) or self._outdated is not None
 
-    def apply(self) -> None:
-        """Do one step of what concerns all jobs, for one user after another.
+    @property
+    def come(self) -> bool:
+        """Whether jobs got other priorities since the last ``begin``."""
+        return bool(self._moved_since)
 
-        A pass before the last of them could start a job that one ahead of it, which is to be judged
-        again, holds back.
-        """
+    def begin(self) -> None:
+        """Let ``apply`` give the jobs their new priorities."""
+        self._moved, self._moved_since = self._moved_since, self._moved
+
+    def apply(self) -> None:
+        """Do one step of what concerns all jobs."""
         if self._outdated:
             self._take_out(self._outdated.popleft())
         elif self._outdated is not None:
             self._outdated = None
             self.release()
         elif self._moved:
-            user = next(iter(self._moved))
-            jobs = self._moved.pop(user)
-            if jobs:
-                jobid, _ = jobs.popitem()
-                self._moved[user] = jobs
-                self._queue.prioritize(jobid, self._jobs[jobid].priority)
+            jobid, _ = self._moved.popitem()
+            self._queue.prioritize(jobid, self._jobs[jobid].priority)
 
     def _take_out(self, jobid: int) -> None:
         """Take a job out of the queue, if it is still there, to be judged again."""
