@@ -27,6 +27,7 @@ class Topology:
         self._pool = pool
         self._changed = changed
         self._discovery: Optional[Discovery] = None
+        self._said = ""
         if discovers:
             R = pool.inventory.resource_set
             exact = int(handle.attr_get("instance-level")) > 0
@@ -91,7 +92,11 @@ class Topology:
             self._log.warning(f"topology: rank {ranks} is flat: {reason}")
         pool.mark_up(idset.encode(discovery.up & discovery.known))
         if not discovery.unknown:
-            known = ", ".join(pool.localities) or "none, nodes are flat"
-            nodes = f"{discovery.nodes} node" + "s" * (discovery.nodes != 1)
-            self._log.info(f"topology: {known} (hwloc of {nodes})")
+            said = "topology: none, nodes are flat"
+            if pool.localities:
+                nodes = f"{discovery.nodes} node" + "s" * (discovery.nodes != 1)
+                said = f"topology: {', '.join(pool.localities)} (hwloc of {nodes})"
+            if said != self._said:  # nodes may come up one by one
+                self._said = said
+                self._log.info(said)
         self._changed(pool.localities != localities)
