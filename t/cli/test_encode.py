@@ -12,8 +12,10 @@ from commandline import run_process
 from hwlocfile import Device, Made
 from made import nodes
 from schemas import conforms
-from treepool.cli import hardware
+from treepool.cli import hardware, outline
+from treepool.discovery.key import Encoded
 from treepool.errors import InvalidHardware
+from treepool.rfc.rset import ResourceSet
 
 GPU = Device("0000:03:00.0", 1, backends=[("nvml0", "NVML")], infos={"GPUModel": "Tesla V100"})
 NODE = Made(devices=[GPU])
@@ -317,6 +319,19 @@ def test_a_dry_run_draws_the_fabric(treepool, write):
     assert fabric["fabric"]["spine"][0]["name"] == "top"
     conforms(fabric, "encode-fabric")
     conforms(warnings, "encode-warnings")
+
+
+def test_a_dry_run_draws_the_hosts_directly_in_a_domain_with_others_inside():
+    inside = [{"name": "s0", "ranks": "1"}]
+    fabric = {"rack": [{"name": "r0", "ranks": "0-2", "switch": inside}, {"ranks": "3"}]}
+    R = nodes("0-3", "0-3", fabric=fabric)
+    encoded = Encoded(ResourceSet.read(R), (), ())
+    assert list(outline.lines(encoded)) == [
+        "fabric",
+        "├─ rack r0  n[0,2] (rank 0,2)",
+        "│  └─ switch s0  n1 (rank 1)",
+        "└─ rack  n3 (rank 3)",
+    ]
 
 
 def test_a_dry_run_draws_the_first_of_many_domains(treepool, write):

@@ -271,6 +271,21 @@ def test_a_silent_broker_is_flat_after_a_while_and_its_late_answer_counts(two):
     assert two.log().count(warned) == 1
 
 
+def test_that_nodes_are_flat_is_said_once_however_many_answers_come(tmp_path):
+    path = tmp_path / "node.xml"
+    path.write_text(Made(packages=1, numas=1, l3=False).xml())
+    with brokers(path, size=2) as instance:
+        pid = int(instance.flux("exec", "-r1", "flux", "getattr", "broker.pid"))
+        instance.flux("module", "remove", "sched-simple")
+        os.kill(pid, signal.SIGSTOP)
+        load_faulty(instance, "timeout=2", "retries=4,4")
+        assert instance.soon(lambda: "rank 1 is flat" in instance.log(), seconds=20)
+        os.kill(pid, signal.SIGCONT)
+        assert answers(instance)
+        assert instance.soon(lambda: not instance.stats()["hwloc"]["waiting"])
+        assert instance.log().count("topology: none, nodes are flat") == 1
+
+
 def test_a_hello_that_takes_long_is_not_held_against_the_brokers(two):
     load_faulty(two, "timeout=1", "retries=", "hello-takes=3")
     assert answers(two)

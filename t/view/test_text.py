@@ -6,7 +6,9 @@ import pytest
 from rich.cells import cell_len
 
 from depth import examples, some
+from made import nodes
 from treepool.placement.pool import Pool
+from treepool.rfc.links import Link, Links, Nic
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
 from treepool.view.text import text
@@ -146,6 +148,19 @@ def test_memory_storage_and_how_nodes_are_divided_are_named(picture_of):
     shown = drawn(picture_of("b"), 200)
     assert "96 cores, 4 GPUs, 503 GiB, storage 200 GiB" in shown
     assert "1 socket (24 cores, 1 GPU, 125 GiB) + 3 socket (24 cores, 1 GPU, 126 GiB)" in shown
+
+
+def test_nics_that_are_equally_near_share_a_line_and_lines_left_out_are_counted(picture_of):
+    near = Nic("mlx5_0", 0b11, "PIX"), Nic("mlx5_1", 0b11, "PIX"), Nic("mlx5_2", 0b100, "SYS")
+    wires = tuple(Link("nvlink", 10.0 * n, (0b11 << n,)) for n in range(7))
+    for links, last in (
+        (wires[:4], "NIC mlx5_2 nearest to GPU 2 (SYS)"),
+        (wires, "and 3 more lines"),
+    ):
+        R = nodes("0", "0-7", "0-7", {"cores": "0-7", "gpus": "0-7"}, Links(links, near))
+        shown = [line.strip() for line in drawn(picture_of(R)).splitlines()]
+        assert last in shown
+        assert ("NICs mlx5_0, mlx5_1 nearest to GPUs 0-1 (PIX)" in shown) == (links != wires)
 
 
 def test_an_ascii_terminal_gets_ascii(picture_of):

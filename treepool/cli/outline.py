@@ -133,11 +133,11 @@ def _fabric_lines(fabric: FabricDomain, host_of: Mapping[int, str]) -> Iterator[
 
 
 def _above(label: str, domain: FabricDomain, host_of: Mapping[int, str]) -> _Tree:
-    """A domain above the nodes; those without domains inside have their nodes named."""
+    """A domain above the nodes, with the nodes that are in no domain inside it."""
     inside = [_above(name, one, host_of) for name, one in domain.children()]
     text = f"{label} {domain.name}" if domain.name else label
-    if not inside:
-        ranks = domain.mask()
+    ranks = domain.mask() & ~idset.union(one.mask() for _, one in domain.children())
+    if ranks:
         text += f"  {_hosts(ranks, host_of)} (rank {idset.encode(ranks)})"
     return text, inside
 

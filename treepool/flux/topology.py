@@ -12,9 +12,6 @@ from treepool.flux.discover import Discovery
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
-#: What is known where no node has told of a locality.
-NONE = "none, nodes are flat"
-
 
 class Topology:
     """The topology of the nodes of *pool*, which brokers are asked for if *discovers*.
@@ -29,9 +26,8 @@ class Topology:
         self._log = log
         self._pool = pool
         self._changed = changed
-        #: What the log says is known.
-        self._said = ""
         self._discovery: Optional[Discovery] = None
+        self._said = ""
         if discovers:
             R = pool.inventory.resource_set
             exact = int(handle.attr_get("instance-level")) > 0
@@ -96,9 +92,11 @@ class Topology:
             self._log.warning(f"topology: rank {ranks} is flat: {reason}")
         pool.mark_up(idset.encode(discovery.up & discovery.known))
         if not discovery.unknown:
-            nodes = f"{discovery.nodes} node" + "s" * (discovery.nodes != 1)
-            known = f"{', '.join(pool.localities)} (hwloc of {nodes})" if pool.localities else NONE
-            if known != self._said:
-                self._said = known
-                self._log.info(f"topology: {known}")
+            said = "topology: none, nodes are flat"
+            if pool.localities:
+                nodes = f"{discovery.nodes} node" + "s" * (discovery.nodes != 1)
+                said = f"topology: {', '.join(pool.localities)} (hwloc of {nodes})"
+            if said != self._said:  # nodes may come up one by one
+                self._said = said
+                self._log.info(said)
         self._changed(pool.localities != localities)

@@ -118,8 +118,11 @@ def _types(picture: Picture, width: int) -> Lines:
         divided = f": {makeup}" if makeup else ", not divided"
         has = Text(f"     {words.amounts(node_type.root, node_type.storage)}{divided}")
         lines += wrapped(has, width, 7)
-        for known in words.links_shown(cluster.links[i])[:MOST_LINKS]:
-            lines += wrapped(Text(f"     {known}", "dim"), width, 7)
+        known = words.links_shown(cluster.links[i])
+        if len(known) > MOST_LINKS:
+            known[MOST_LINKS:] = [f"and {words.count(len(known) - MOST_LINKS, 'more line')}"]
+        for one in known:
+            lines += wrapped(Text(f"     {one}", "dim"), width, 7)
     left_out = len(cluster.types) - MOST_TYPES
     if left_out > 0:
         nodes = sum(len(ranks) for ranks in cluster.ranks_of_type[MOST_TYPES:])

@@ -101,10 +101,12 @@ def links_shown(links: Optional[Links]) -> list[str]:
         more = ", …" if len(link.among) > 16 else ""
         pairs = " pairs" if all(idset.size(group) == 2 for group in link.among) else ""
         found.append(f"{plain(link.type)}{pairs} {link.gbps:g} GB/s among GPUs {groups}{more}")
-    found += [
-        f"NIC {plain(nic.name)} nearest to {_gpus(nic.gpus)} ({plain(nic.path)})"
-        for nic in links.nics
-    ]
+    nics: dict[str, list[str]] = {}
+    for nic in links.nics:
+        near = f"nearest to {_gpus(nic.gpus)} ({plain(nic.path)})"
+        nics.setdefault(near, []).append(plain(nic.name))
+    for near, names in nics.items():
+        found.append(f"NIC{'s' * (len(names) > 1)} {', '.join(names)} {near}")
     return found
 
 
