@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from broker import PATIENCE, REPOSITORY, environment
+from broker import GUEST, PATIENCE, REPOSITORY, Instance, environment
 from documents import blocks
 
 GUIDE = (REPOSITORY / "doc" / "submit.md").read_text()
@@ -73,6 +73,13 @@ def jobspec(flux):
 def options(jobspec):
     """``attributes.system.treepool`` of that jobspec."""
     return lambda *words, **more: jobspec(*words, **more)["attributes"]["system"]["treepool"]
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Two brokers, and sched-simple until a test loads another scheduler."""
+    with Instance(0, size=2) as instance:
+        yield instance
 
 
 def slot(jobspec):
@@ -221,9 +228,92 @@ def test_a_time_of_switches_is_as_in_slurm_or_with_a_unit(options, time, seconds
     ],
 )
 def test_a_slot_that_may_have_several_nodes_has_a_task_on_each(jobspec, words, kind):
-    made = jobspec("submit", *f"--resources-shape={words}".split(), "true")
-    options = made["attributes"]["system"].get("shell", {}).get("options", {})
+    words = f"--locality=none --resources-shape={words}".split()
+    options = (
+        jobspec("submit", *words, "true")["attributes"]["system"]
+        .get("shell", {})
+        .get("options", {})
+    )
     assert options.get("per-resource", {}).get("type") == kind
+
+
+@pytest.mark.parametrize("words", [(), ("-S", "treepool.locality=none")])
+def test_only_a_job_for_treepool_gets_other_tasks_than_flux_would_start(jobspec, words):
+    words = (*words, "--env=-*", "--resources-shape=slot/node=2/core", "true")
+    without = jobspec("submit", *words, FLUX_CLI_PLUGINPATH="")
+    assert (jobspec("submit", *words) == without) == (len(words) == 3)
+
+
+def test_other_schedulers_start_the_tasks_that_flux_starts(pair):
+    shape = ("run", "--resources-shape=slot=2/node=1/core=1", "echo", "here")
+    alone = pair.with_env(FLUX_CLI_PLUGINPATH="")
+    assert pair.flux(*shape) == alone.flux(*shape)
+    tasks = pair.flux("run", "--locality=none", *shape[1:]).split()
+    assert tasks == ["here"] * 2  # an option of treepool makes it a job for treepool
+
+
+@pytest.mark.parametrize("who", [{}, GUEST])
+def test_treepool_starts_a_task_on_each_node_of_a_slot(pair, who):
+    pair.load("sched-treepool")
+    words = ("--env=-*", "--resources-shape=slot/node=2/core", "true")
+    dry = pair.with_env(**who).flux("submit", "--dry-run", *words)
+    system = json.loads(dry)["attributes"]["system"]
+    assert system["shell"]["options"]["per-resource"] == {"type": "node"}
+
+
+# -- beside other plugins
+
+
+@pytest.fixture(params=["before", "after"])
+def clashing(request, tmp_path):
+    """A path with another plugin that has ``--memory`` and ``--within``, and treepool's."""
+    (tmp_path / "other.py").write_text(OTHER)
+    both = [str(tmp_path), environment()["FLUX_CLI_PLUGINPATH"]]
+    return ":".join(both if request.param == "before" else reversed(both))
+
+
+#: A plugin of a site.
+OTHER = """
+from flux.cli.plugin import CLIPlugin
+
+class OtherPlugin(CLIPlugin):
+    def __init__(self, prog):
+        super().__init__(prog, prefix=None)
+        self.add_option("--memory", help="of the site")
+        self.add_option("--in", dest="within", help="of the site")
+
+    def modify_jobspec(self, args, jobspec):
+        if args.memory:
+            jobspec.setattr("system.site", [args.memory, args.within])
+"""
+
+
+def test_an_option_that_another_plugin_has_gets_flux_cores_prefix(jobspec, clashing):
+    words = ["--locality=required", "--ex-within=rack", "--ex-memory=2G", "--memory=7", "--in=8"]
+    made = jobspec("submit", *words, "true", FLUX_CLI_PLUGINPATH=clashing)
+    assert made["attributes"]["system"]["site"] == ["7", "8"]
+    assert made["attributes"]["system"]["treepool"] == {"locality": "required", "within": "rack"}
+    assert slot(made) == {"core": 1, "memory": 2}
+
+
+def test_help_says_which_option_has_the_prefix_and_why(flux, clashing):
+    shown = flux("submit", "--help", FLUX_CLI_PLUGINPATH=clashing).stdout
+    assert "another plugin has --memory" in " ".join(shown.split())
+    assert "--ex-locality" not in shown
+
+
+def test_a_refusal_names_the_option_with_its_prefix(flux, clashing):
+    words = ("submit", "--dry-run", "--ex-memory=40", "true")
+    assert is_refused(flux(*words, FLUX_CLI_PLUGINPATH=clashing)).startswith("--ex-memory: 40: ")
+
+
+def test_a_program_passes_a_prefixed_option_by_its_prefixed_name(flux, clashing):
+    script = (
+        "from flux.job import JobspecV1\n"
+        "made = JobspecV1.from_submit(['a'], ex_within='rack', env=['-*']); print(made.dumps())"
+    )
+    made = json.loads(flux("python", "-c", script, FLUX_CLI_PLUGINPATH=clashing).stdout)
+    assert made["attributes"]["system"]["treepool"] == {"within": "rack"}
 
 
 def test_a_shape_that_is_none_is_one_line_of_flux(flux):

@@ -7,6 +7,9 @@ these options a command does not wait for the import, and works even if the impo
 ``placement/request/job_options.py`` defines the values of the options, which are stored in
 ``attributes.system.treepool`` of the jobspec.
 
+Flux loads it for the jobs of all schedulers: it changes a job only if one of the options is used or
+the instance's scheduler is sched-treepool.
+
 The plugin is one file because Flux loads each file of the folder as a plugin of its own.
 """
 
@@ -15,11 +18,13 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, NoReturn, Optional
 
-from flux.cli.plugin import CLIPlugin
+import flux
+from flux.cli.plugin import CLIPlugin, CLIPluginOption
 
 #: Each option, the placeholder of its value in the help (None if it has no value), and its help.
 OPTIONS = (
@@ -124,18 +129,32 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, prefix=None)
+        del self.options  # Flux reads them when it has made all plugins, see below
+
+    @cached_property
+    def options(self) -> list[Any]:
+        """The options; one that another plugin has, too, has flux-core's prefix ``--ex-``.
+
+        Flux would drop the plugin that it loaded last, with all its options.
+        """
+        others = list(_options_of_others(self))
+        taken = {option.name for option in others} | {option.dest for option in others}
+        made = []
         for name, value, text in OPTIONS:
-            if value is None:
-                self.add_option(name, action="store_true", help=text)
-            else:
-                self.add_option(name, metavar=value, help=text)
+            kind = {"action": "store_true"} if value is None else {"metavar": value}
+            prefix = None
+            if name in taken or _dest(name) in taken:
+                prefix, text = "ex", f"{text} (another plugin has {name})"
+            made.append(CLIPluginOption(name, prefix, help=text, **kind))
+        return made
 
     def preinit(self, args: Any) -> None:
         """Store the values of the options.
 
         With ``--cc``, and in ``bulksubmit``, only values set here reach ``modify_jobspec``.
         """
-        values = {name: getattr(args, name, None) for name in _NAMES}
+        dests = {name: option.dest for name, option in zip(_NAMES, self.options)}
+        values = {name: getattr(args, dest, None) for name, dest in dests.items()}
         given = {name: value for name, value in values.items() if value not in (None, False)}
         if not given:
             return
@@ -148,41 +167,77 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
 
     def modify_jobspec(self, args: Any, jobspec: Any) -> None:
         """Write the options into *jobspec*; raises ValueError, with one line, for an error."""
-        _start_on_all_nodes(getattr(args, "resources_shape", None), jobspec)
         given = getattr(args, _GIVEN, None)
-        if not given:
-            return
-        _find_treepool()
-        system = jobspec.attributes["system"]
-        options = {
-            name: _Option(_value(name, given[name]), f"--{name.replace('_', '-')}")
-            for name in _PLAIN
-            if name in given
-        }
-        if "gpu" in given:
-            _add_gpu(given["gpu"], jobspec, options)
-        _add_wait(given, options)
-        if "memory" in given:
-            _add_memory(given, list(_vertices(jobspec.resources)))
-        _check(options, system.get("treepool"))
-        resources = _resources(given, jobspec)
-        if resources is not None:
-            _check_use(options, resources)
-        _write(system, options)
+        if given:
+            try:
+                _add_options(given, jobspec)
+            except ValueError as e:
+                flag, colon, message = str(e).partition(": ")
+                names = {name: option.name for (name, _, _), option in zip(OPTIONS, self.options)}
+                raise ValueError(f"{names.get(flag, flag)}{colon}{message}") from None
+        shape = getattr(args, "resources_shape", None)
+        ours = given or "treepool" in jobspec.attributes["system"]
+        if shape and _has_slot_of_nodes(shape, jobspec) and (ours or _is_scheduler()):
+            jobspec.setattr_shell_option("per-resource.type", "node")
+
+
+def _options_of_others(plugin: CLIPlugin) -> Iterator[Any]:
+    """The options of the other plugins that Flux has loaded for the command of *plugin*.
+
+    Flux gives a plugin no list of the others, but each has a class, and makes its options with it.
+    """
+    mine = type(plugin)
+    classes = list(CLIPlugin.__subclasses__())
+    for cls in classes:
+        classes += cls.__subclasses__()
+    # A program has loaded each file as often as it has made jobspecs, and this one, too.
+    different = {(cls.__module__, cls.__qualname__): cls for cls in classes}
+    different.pop((mine.__module__, mine.__qualname__))
+    for cls in different.values():
+        try:
+            yield from cls(plugin.prog).options
+        except Exception:  # Flux has made it, or says why it cannot
+            continue
+
+
+def _dest(flag: str) -> str:
+    """The name of an option in Python."""
+    return flag[2:].replace("-", "_")
+
+
+def _add_options(given: Mapping[str, Any], jobspec: Any) -> None:
+    """Write the options that are *given* into *jobspec*."""
+    _find_treepool()
+    system = jobspec.attributes["system"]
+    options = {
+        name: _Option(_value(name, given[name]), f"--{name.replace('_', '-')}")
+        for name in _PLAIN
+        if name in given
+    }
+    if "gpu" in given:
+        _add_gpu(given["gpu"], jobspec, options)
+    _add_wait(given, options)
+    if "memory" in given:
+        _add_memory(given, list(_vertices(jobspec.resources)))
+    _check(options, system.get("treepool"))
+    resources = _resources(given, jobspec)
+    if resources is not None:
+        _check_use(options, resources)
+    _write(system, options)
 
 
 def _is_set(args: Any, name: str) -> bool:
     return getattr(args, name, None) is not None
 
 
-def _start_on_all_nodes(shape: Optional[str], jobspec: Any) -> None:
-    """Let a slot of several nodes have a task on each, as ``flux alloc`` and ``batch`` do.
+def _has_slot_of_nodes(shape: str, jobspec: Any) -> bool:
+    """Whether *shape* has a slot of several nodes, and *jobspec* does not say where tasks start.
 
-    Flux's shell starts one task for each slot, and none if there are more nodes than slots.
+    Flux's shell starts one task for each slot, and fails if there are more nodes than slots. Such a
+    slot needs a task on each node, as ``flux alloc`` and ``batch`` have it.
     """
-    options = jobspec.attributes["system"].get("shell", {}).get("options", {})
-    if not shape or "per-resource" in options:
-        return
+    if "per-resource" in jobspec.attributes["system"].get("shell", {}).get("options", {}):
+        return False
     from flux.shape.parser import ShapeParser
 
     top = ShapeParser().parse(shape)
@@ -191,7 +246,17 @@ def _start_on_all_nodes(shape: Optional[str], jobspec: Any) -> None:
         # Only the scheduler knows which localities are above nodes. With one slot it is the same.
         one = slot is top[0] and slot["count"] == 1 and inside - _IDS
         if "node" in inside or one:
-            jobspec.setattr_shell_option("per-resource.type", "node")
+            return True
+    return False
+
+
+def _is_scheduler() -> bool:
+    """Whether the command's instance runs sched-treepool; False if there is no instance."""
+    try:  # some milliseconds; every user may ask
+        modules = flux.Flux().rpc("module.list", nodeid=0).get()["mods"]
+    except OSError:
+        return False
+    return any(module["name"] == "sched-treepool" for module in modules)
 
 
 def _find_treepool() -> None:
