@@ -88,8 +88,8 @@ class Instance:
     """A Flux instance of *nodes* fake nodes; ``with`` it, and give it commands.
 
     *key* is a scheduling key, whose first topo all nodes get; *size* how many brokers there are;
-    *conf* lines of configuration, *env* of environment, *options* are those of
-    ``flux start``. Without nodes, *conf* says what there is.
+    *conf* lines of configuration, *env* variables of environment, of which None is unset;
+    *options* are those of ``flux start``. Without nodes, *conf* says what there is.
     """
 
     #: Seconds until a start or a stop is given up.
@@ -98,7 +98,8 @@ class Instance:
     def __init__(
         self, nodes=16, cores=120, gpus=8, key=None, size=1, conf=(), env=None, options=()
     ):
-        self.env = {**environment(), **(env or {})}
+        given = {**environment(), **(env or {})}
+        self.env = {name: value for name, value in given.items() if value is not None}
         if key is not None:
             self.env["TREEPOOL_TEST_KEY"] = json.dumps(key)
         options = [f"--test-size={size}", "--test-exit-mode=leader", *options]

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,23 @@ needs_private_mode = pytest.mark.skipif(
     VERSION.startswith("0.86."),
     reason=f"flux-core {VERSION} has no private mode, 0.87 is the first",
 )
+
+_FLUXION = "sched-fluxion-qmanager"
+
+#: Whether Fluxion is installed beside it, which then is the scheduler where nothing chooses one.
+HAS_FLUXION = bool(VERSION) and any(
+    Path(place, f"{_FLUXION}.so").exists()
+    for place in _said("config", "builtin", "module_path").stdout.strip().split(":")
+)
+
+#: Marks a test of treepool beside Fluxion.
+needs_fluxion = pytest.mark.skipif(
+    bool(VERSION) and not HAS_FLUXION,
+    reason="Fluxion (flux-sched) is not installed: treepool beside it was NOT tested",
+)
+
+#: The scheduler of an instance that chooses none.
+DEFAULT_SCHEDULER = _FLUXION if HAS_FLUXION else "sched-simple"
 
 _PARENT = "import inspect, flux.queue as q; inspect.signature(q.QueueInfo).parameters['parent']"
 

@@ -277,6 +277,16 @@ def test_an_allocation_can_be_taken_over_and_given_back_by_its_R():
     assert pool.fitness(got, pool.request("node=2/slot/core=2")).total == 1.0
 
 
+def test_the_r_of_a_job_has_no_key_if_the_pool_says_so():
+    pools = {how: Pool(four(), job_key=how) for how in ("full", "none")}
+    got = {how: pool.alloc(1, pool.request("slot/[core=4;gpu]")) for how, pool in pools.items()}
+    execution = {how: allocation.to_dict()["execution"] for how, allocation in got.items()}
+    assert execution["full"]["R_lite"] == execution["none"]["R_lite"]
+    assert set(got["full"].to_dict()) - set(got["none"].to_dict()) == {"scheduling"}
+    assert Pool(subinstance(got["none"].to_dict())).localities == ()
+    assert execution["none"]["expiration"] == 9223372036  # as Fluxion has it, where 0 ends the job
+
+
 # -- names and types
 
 

@@ -144,6 +144,7 @@ class Pool:
         beta: Union[str, float, None] = None,
         gpu_cores: Union[str, int, None] = None,
         mix: Optional[str] = None,
+        job_key: Optional[Literal["full", "none"]] = None,
     ) -> None:
         given = {
             "locality": locality,
@@ -153,6 +154,7 @@ class Pool:
             "beta": beta,
             "gpu_cores": gpu_cores,
             "mix": mix,
+            "job_key": job_key,
         }
         options = {name: str(value) for name, value in given.items() if value is not None}
         if isinstance(R, Allocation):

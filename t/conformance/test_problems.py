@@ -60,7 +60,7 @@ def test_a_steps_options_are_those_of_a_job_whatever_their_values(cluster_a):
         ({"locality": "none", "policy": "best-locality", "alpha": 0, "beta": 0.5}, []),
         ({"same": "driver"},
          ["/options/same: unknown key; known are locality, policy, straddle, alpha, beta, "
-          "gpu_cores, mix"]),
+          "gpu_cores, mix, job_key"]),
         ({"alpha": 1.5}, ["/options/alpha: must be at least 0 and at most 1, not 1.5"]),
         ({"beta": "0.5"}, ["/options/beta: must be a number, not '0.5'"]),
     ],

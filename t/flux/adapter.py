@@ -239,6 +239,7 @@ def check_unknown_options_are_left_to_the_scheduler_to_warn_about():
         "beta",
         "gpu_cores",
         "mix",
+        "job_key",
     }
     pool.mark_up("all")
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from broker import REPOSITORY
+from features import DEFAULT_SCHEDULER
 from private import Machine, after_login, needs_private_machine
 from treepool.flux.install import LIBRARIES, PACKAGE, unreadable
 
@@ -29,9 +30,15 @@ KEYED = """
 echo '{"writer": "TreePool", "children": [{"ranks": "0", "topo": {"socket": [
         {"cores": "0-3"}, {"cores": "4-7"}]}}]}' >/var/key.json
 flux R encode -r0 -c0-7 -Hnode0 | jq --slurpfile key /var/key.json '.scheduling = $key[0]' >/var/R
-flux start --conf=resource.path=/var/R --conf=resource.noverify=true \
+flux start --conf=resource.path=/var/R --conf=resource.noverify=true OPTIONS \
     sh -c "flux run true; flux dmesg"
 """
+ITS_OWN = "--conf=modules.alternatives.sched=sched-simple"
+
+
+def keyed(options=""):
+    """The script that starts KEYED with more *options* of ``flux start``."""
+    return KEYED.replace("OPTIONS", options)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +86,7 @@ def test_check_finds_every_part_and_no_problem(installed):
         "/usr/local/lib/flux/modules/sched-treepool.py",
         "/usr/local/libexec/flux/cli/plugins/treepool.py",
         "/usr/local/share/flux/modprobe/modprobe.d/treepool.toml",
+        "/usr/local/libexec/flux/modprobe/rc1.d/treepool.py",
     ):
         assert f" {path}\n" in said
 
@@ -103,16 +111,16 @@ def test_a_user_s_instance_has_the_module_if_its_configuration_chooses_it(instal
 
 def test_an_instance_that_chooses_nothing_is_as_before(installed):
     said = by_user(installed, "flux start flux module list")
-    assert "sched-simple" in said
+    assert DEFAULT_SCHEDULER in said
     assert "sched-treepool" not in said
 
 
 def test_an_r_with_a_key_gets_its_pool_by_the_writer(installed):
-    assert "pool-class=treepool" in installed.sh(KEYED)
+    assert "pool-class=treepool" in installed.sh(keyed())
 
 
 def test_without_treepool_that_pool_is_flux_s_own(machine):
-    assert "pool-class=TreePool" in machine.sh(KEYED)
+    assert "pool-class=TreePool" in machine.sh(keyed(ITS_OWN))
 
 
 # -- nothing else notices
@@ -153,7 +161,7 @@ def test_removal_leaves_nothing_whoever_used_it_and_however_often_it_was_install
     for _ in range(2):
         machine.sh(f"{TREEPOOL} flux-env --install")
     machine.sh(f"{CHOSEN} flux submit --wait --locality=required true")
-    machine.sh(KEYED)
+    machine.sh(keyed())
     assert any("__pycache__/sched-treepool" in path for path in machine.changed())
     assert "removed treepool" in machine.sh(
         "treepool flux-env --uninstall; rm /var/R /var/key.json"
@@ -214,7 +222,8 @@ def test_flux_works_where_the_package_is_not_there(machine):
     machine.sh(f"mkdir /opt/old; cp -r {REPOSITORY}/treepool /opt/old")
     machine.sh(f"{treepool_at('/opt/old')} flux-env --install; rm -r /opt/old")
     said = machine.sh("flux start flux submit --wait true; flux help; flux start flux module list")
-    assert "sched-simple" in said
+    assert DEFAULT_SCHEDULER in said
+    assert "pool-class=TreePool" in machine.sh(keyed() + "rm /var/R /var/key.json")
     failed = machine.run("flux submit --dry-run --locality=required true")
     assert failed.returncode == 1
     (line,) = failed.stderr.splitlines()

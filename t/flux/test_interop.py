@@ -246,19 +246,33 @@ TOPO = CHILDREN[0]["topo"]
 @pytest.mark.parametrize(
     "key",
     [
-        {"writer": "fluxion", "graph": {"nodes": [], "edges": []}},
-        {"graph": {"nodes": [{"id": "0", "metadata": {"type": "cluster"}}], "edges": []}},
         {"writer": "Elsewhere 2.0", "children": CHILDREN},
         {"writer": "treepool", "children": CHILDREN},
-        {"children": CHILDREN},
-        {},
     ],
-    ids=["fluxion", "graph-alone", "other", "other-case", "no-writer", "empty"],
+    ids=["other", "other-case"],
 )
 def test_under_a_key_of_another_writer_nodes_are_flat_and_jobs_carry_it_along_unchanged(key):
     pool, job = with_key(key)
     assert pool.localities == ()
     assert job["scheduling"] == key
+    accepted(job)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        {"writer": "fluxion:jgf_shorthand", "graph": {"nodes": [], "edges": []}},
+        {"graph": {"nodes": [{"id": "0", "metadata": {"type": "cluster"}}], "edges": []}},
+        {"children": CHILDREN},
+        {},
+    ],
+    ids=["fluxion", "graph-alone", "no-writer", "empty"],
+)
+def test_under_fluxions_key_nodes_are_flat_and_jobs_have_none(key):
+    """It has the graph of the instance, which Fluxion would take for what the job has."""
+    pool, job = with_key(key)
+    assert pool.localities == ()
+    assert "scheduling" not in job
     accepted(job)
 
 

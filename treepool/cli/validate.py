@@ -41,7 +41,7 @@ from treepool.placement.why.shortage import amount
 from treepool.rfc import idset, jobcheck, jobspec, keycheck
 from treepool.rfc.findings import MAX_PROBLEMS, Findings, limited
 from treepool.rfc.rset import ResourceSet
-from treepool.rfc.scheduling import SchedulingKey
+from treepool.rfc.scheduling import FLUXION, SchedulingKey
 from treepool.rfc.shape import format_shape
 from treepool.rfc.topo import read
 from treepool.view import snapshot
@@ -150,7 +150,7 @@ def _of_R(R: Mapping[str, Any]) -> str:
         scheduling = inventory.resource_set.scheduling
         if scheduling is None:
             return f"{text}; no scheduling key"
-        return f"{text}; the scheduling key is for {scheduling.get('writer', 'fluxion')}, not us"
+        return f"{text}; the scheduling key is for {scheduling.get('writer', FLUXION)}, not us"
     return text
 
 

@@ -60,6 +60,7 @@ import treepool.flux.sched, treepool.cli.main, treepool.view.text, treepool.disc
 _COPIES = {
     Path(site.MODULES, "sched-treepool.py"): Path("flux", "modules", "sched-treepool.py"),
     Path("topology.py"): Path("flux", "cliplugin", "topology.py"),
+    Path("rc1.py"): Path("flux", "modprobe", "rc1.d", "treepool.py"),
     Path("treepool.toml"): Path("flux", "modprobe", "modprobe.d", "treepool.toml"),
     Path("treepool.json"): Path("flux", "help.d", "treepool.json"),
 }
@@ -197,6 +198,7 @@ def _links(flux: Optional[FluxSite], home: Path, prefix: Optional[Path]) -> dict
         flux.plugins / "treepool.py": home / "topology.py",
         flux.libraries / "TreePool.py": home / site.POOLS / "TreePool.py",
         flux.modprobe / "treepool.toml": home / "treepool.toml",
+        flux.rc1 / "treepool.py": home / "rc1.py",
         flux.help / "treepool.json": home / "treepool.json",
     }
 

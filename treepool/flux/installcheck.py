@@ -52,9 +52,16 @@ def findings(installed: Installed, flux: FluxSite, env: Mapping[str, str]) -> It
         names = (name,) if name else ("topology.py", "treepool.py")
         candidates = [d / n for d in (*given, builtin) for n in names]
         yield _place(part, _first(candidates), installed)
-    more = [path / "modprobe.d" for path in _paths(env, "FLUX_MODPROBE_PATH_APPEND")]
-    files = [directory / "treepool.toml" for directory in (flux.modprobe, *more)]
+    more = _paths(env, "FLUX_MODPROBE_PATH_APPEND")
+    files = [flux.modprobe / "treepool.toml"]
+    files += [path / "modprobe.d" / "treepool.toml" for path in more]
     yield _place("modprobe", _first(files), installed)
+    scripts = [flux.rc1 / "treepool.py", *(path / "rc1.d" / "treepool.py" for path in more)]
+    if flux.reads_rc1:
+        yield _place("start inside jobs", _first(scripts), installed)
+    else:
+        older = "this Flux reads no modprobe/rc1.d: beside Fluxion, configure a scheduler there"
+        yield Finding("start inside jobs", older)
     yield _place("pool of a key", flux.pool, installed)
     yield from _harm(installed, env)
     yield from _feasibility(flux)

@@ -38,6 +38,7 @@ from treepool.placement.plan.jobs import Rule, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
 from treepool.rfc.findings import shown
+from treepool.rfc.scheduling import FLUXION
 
 #: How long annotations pause, as a multiple of the work, so that they do not slow down starts.
 _PAUSE = 10
@@ -96,7 +97,7 @@ class TreepoolScheduler(Protocol):
         elif discovers:
             self.log.info("topology: none in R, asking the brokers")
         elif R.scheduling is not None and pool.inventory.key is None:
-            writer = shown(R.scheduling.get("writer", "fluxion"))
+            writer = shown(R.scheduling.get("writer", FLUXION))
             self.log.info(f"topology: the key in R is that of {writer}, nodes are flat")
         else:
             self.log.info("topology: none in R, nodes are flat")

@@ -55,7 +55,13 @@ class FluxSite:
     commands: Path
     plugins: Path
     modprobe: Path
+    rc1: Path
     help: Path
+
+    @property
+    def reads_rc1(self) -> bool:
+        """Whether instances read ``rc1`` when they start; flux-core 0.77 is the first to do so."""
+        return (self.rc1.parent / "rc1.py").exists()
 
     @property
     def home(self) -> Path:
@@ -88,6 +94,7 @@ class FluxSite:
             commands=commands,
             plugins=libexec / "cli" / "plugins",
             modprobe=data / "modprobe" / "modprobe.d",
+            rc1=libexec / "modprobe" / "rc1.d",
             help=data / "help.d",
         )
 

@@ -26,17 +26,20 @@ class Allocation:
     ``parts`` groups the ranks by what they give, ascending by rank. Each part is (ranks, cores,
     GPUs), with cores and GPUs as bitmasks. ``starttime`` and ``expiration`` are in seconds since
     the epoch, 0 when unset. ``Pool.alloc`` sets both for a job that has an end; a scheduler that
-    starts the job later sets them again.
+    starts the job later sets them again. The R has no key unless it is *keyed*.
     """
 
-    __slots__ = ("parts", "nslots", "starttime", "expiration", "_inventory")
+    __slots__ = ("parts", "nslots", "starttime", "expiration", "_inventory", "_keyed")
 
-    def __init__(self, inventory: Inventory, parts: tuple[Held, ...], nslots: int) -> None:
+    def __init__(
+        self, inventory: Inventory, parts: tuple[Held, ...], nslots: int, keyed: bool = True
+    ) -> None:
         self.parts = parts
         self.nslots = nslots
         self.starttime = 0.0
         self.expiration = 0.0
         self._inventory = inventory
+        self._keyed = keyed
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -58,7 +61,8 @@ class Allocation:
 
     def to_dict(self) -> dict[str, Any]:
         """The job's R (RFC 20), with the key cut to the allocated ranks (RFC 49, Allocated R)."""
-        return job_R(self._inventory, self.parts, self.nslots, self.starttime, self.expiration)
+        times = self.starttime, self.expiration
+        return job_R(self._inventory, self.parts, self.nslots, *times, self._keyed)
 
     def encode(self) -> str:
         """The job's R as JSON text."""

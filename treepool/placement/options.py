@@ -66,6 +66,9 @@ class Option:
         return found
 
 
+#: The key in the R of a job.
+JOB_KEYS = ("full", "none")
+
 #: The options of a pool by name.
 OPTIONS = {
     "locality": Option(
@@ -110,6 +113,13 @@ OPTIONS = {
         "WEIGHT*SHAPE[,...]",
         "with policy packing: the expected jobs, and how often each is submitted; it keeps what "
         "they can use",
+    ),
+    "job_key": Option(
+        "full",
+        "|".join(JOB_KEYS),
+        "the scheduling key in the R of a job: that of its nodes (full), or none, so that Fluxion "
+        "can take the job over; an instance inside the job then has flat nodes",
+        JOB_KEYS,
     ),
 }
 

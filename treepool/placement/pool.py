@@ -62,8 +62,8 @@ class Pool:
     *R* is an RFC 20 object, JSON text, or a ResourceSet; its RFC 49 key, if it has one, gives the
     trees. Options: ``locality`` (preferred, required, none), ``policy`` (packing), its weight
     of locality, ``straddle``, the ``alpha`` and ``beta`` of fitness, kept as ``weights``,
-    ``gpu_cores`` (nodes/kept.py), and ``mix`` (choose/mix.py). A pool may have no nodes: every
-    request is then infeasible. Raises InvalidR, InvalidKey, or InvalidOption.
+    ``gpu_cores`` (nodes/kept.py), ``mix`` (choose/mix.py), and ``job_key``. A pool may have no
+    nodes: every request is then infeasible. Raises InvalidR, InvalidKey, or InvalidOption.
     """
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], /, **options: str) -> None:
@@ -134,12 +134,19 @@ class Pool:
             self.check_feasibility(request)
             raise InsufficientResources(REASON if choice.gave_up else IN_USE)
         parts = parts_of(selection)
-        allocation = Allocation(self.inventory, parts, selection.nslots)
+        allocation = self.allocation(parts, selection.nslots)
         end = self.end_of_job(request.duration, now)
         if end:
             allocation.set_starttime(now)
             allocation.set_expiration(end)
         return self._take(jobid, Job(parts, end), allocation)
+
+    def allocation(self, parts: tuple[Held, ...], nslots: int) -> Allocation:
+        """What a job gets that is given *parts*; its R has a key unless option ``job_key`` is none.
+
+        Nothing is allocated.
+        """
+        return Allocation(self.inventory, parts, nslots, self.options["job_key"] != "none")
 
     def end_of_job(self, duration: float, now: float) -> float:
         """When a job of *duration* seconds that starts *now* ends: with the pool, at the latest.

@@ -30,6 +30,9 @@ WRITER = "TreePool"
 #: Most ranks in ``allocated`` beside ``children``: as many as an R may have.
 MAX_TOLD = MAX_HOSTS
 
+#: RFC 20: the writer of a key that names none, which is a graph in JSON Graph Format (RFC 40).
+FLUXION = "fluxion"
+
 
 @attrs.frozen
 class AllocatedIds:
@@ -303,6 +306,11 @@ def is_treepool(scheduling: object) -> bool:
     """
     writer = scheduling.get("writer") if isinstance(scheduling, Mapping) else None
     return isinstance(writer, str) and writer.partition(":")[0] == WRITER
+
+
+def is_fluxion(scheduling: Mapping[str, Any]) -> bool:
+    """Whether *scheduling* of an R is for Fluxion, see ``is_treepool``."""
+    return str(scheduling.get("writer", FLUXION)).partition(":")[0] == FLUXION
 
 
 def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKey]:

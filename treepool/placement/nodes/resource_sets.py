@@ -1,6 +1,7 @@
 """The R (RFC 20) of a job; and of a pool: all nodes, those that are down, or what is allocated.
 
-The key in the R of a job is cut to its ranks (RFC 49, "Allocated R").
+The key in the R of a job is cut to its ranks (RFC 49, "Allocated R"). A key of another writer is
+carried along as it is, but for Fluxion's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import hostlist, idset
 from treepool.rfc.rset import MAX_TIME, ResourceSet, RLiteEntry, merge_entries, r_lite_entry
-from treepool.rfc.scheduling import SOME, AllocatedIds, SchedulingKey
+from treepool.rfc.scheduling import SOME, AllocatedIds, SchedulingKey, is_fluxion
+
+#: When a job without a limit ends in an R of Fluxion's: the last second that C++'s clock can count.
+#: Fluxion 0.54 ends jobs whose R has 0 there instead if 2**63 less their start, as a double, is too
+#: large by rounding, which holds for every second start.
+_NEVER = 9223372036.0
 
 
 def all_R(inventory: Inventory) -> ResourceSet:
@@ -54,9 +60,16 @@ def _with(inventory: Inventory, entries: Iterable[RLiteEntry]) -> ResourceSet:
 
 
 def job_R(
-    inventory: Inventory, parts: Sequence[Held], nslots: int, starttime: float, expiration: float
+    inventory: Inventory,
+    parts: Sequence[Held],
+    nslots: int,
+    starttime: float,
+    expiration: float,
+    keyed: bool,
 ) -> dict[str, Any]:
-    """The RFC 20 R of a job that was given *parts*.
+    """The RFC 20 R of a job that was given *parts*; with the key of its ranks if *keyed*.
+
+    Otherwise it is as Fluxion writes it, which takes the job over only then.
 
     A job that has an end gets an ``expiration`` after its ``starttime``, whatever its duration.
     The result shares topos with the pool's own key: treat it as read-only below ``scheduling``.
@@ -81,10 +94,17 @@ def job_R(
         expiration = min(max(expiration, math.nextafter(starttime, math.inf)), MAX_TIME)
     execution["expiration"] = expiration
     r: dict[str, Any] = {"version": 1, "execution": execution}
+    if not keyed:
+        execution["expiration"] = execution["expiration"] or _NEVER
+        return r
     if inventory.key is not None:
         r["scheduling"] = _key_dict(inventory, inventory.key, parts, ranks)
-    elif inventory.resource_set.scheduling is not None:
-        r["scheduling"] = inventory.resource_set.scheduling
+        return r
+    key = inventory.resource_set.scheduling
+    # Fluxion's has what other jobs hold: it would not start in an instance inside the job, and ends
+    # the job where it takes over.
+    if key is not None and not is_fluxion(key):
+        r["scheduling"] = key
     return r
 
 

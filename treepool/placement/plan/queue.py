@@ -620,7 +620,7 @@ class Queue:
         pool, jobid = self.pool, job.jobid
         held = pool.has_job(jobid)
         try:
-            allocation = Allocation(pool.inventory, parts, nslots)
+            allocation = pool.allocation(parts, nslots)
             pool.register_alloc(jobid, allocation)
             expiration = pool.end_of_job(job.request.duration, now)
             allocation.set_expiration(expiration)

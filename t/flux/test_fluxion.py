@@ -1,0 +1,229 @@
+"""treepool beside Fluxion, which is the scheduler of an instance that chooses none."""
+
+import json
+import socket
+import subprocess
+
+import pytest
+
+from broker import Failed, Instance
+from features import needs_fluxion
+from hwlocfile import Device, Made
+
+pytestmark = needs_fluxion
+
+FLUXION = "sched-fluxion-qmanager"
+
+#: A key: two sockets of four cores and a GPU.
+KEY = {
+    "writer": "TreePool",
+    "children": [
+        {
+            "ranks": "0",
+            "topo": {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]},
+        }
+    ],
+}
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0", "children": {"core": "0-7", "gpu": "0-1"}}],
+        "nodelist": [socket.gethostname()],
+        "starttime": 0,
+        "expiration": 0,
+    },
+}
+
+#: Runs the rest of the line in an instance inside a job of four cores and a GPU.
+INSIDE = ("flux", "alloc", "-n1", "-c4", "-g1", "-o", "cpu-affinity=off")
+
+
+def with_graph(R):
+    """*R* with Fluxion's key, as text."""
+    done = subprocess.run(
+        ["flux", "ion-R", "encode"], input=json.dumps(R), stdout=subprocess.PIPE, text=True
+    )
+    return done.stdout
+
+
+def lines(path, key=KEY):
+    """The configuration of an instance whose R, with *key*, is in file *path*."""
+    path.write_text(json.dumps({**R, "scheduling": key} if key else R))
+    return [f"resource.path={path}", "resource.noverify=true"]
+
+
+def start(*conf, env=None, options=()):
+    """An instance that finds Fluxion, with the configuration *conf* and *options*."""
+    env = {"FLUX_MODPROBE_PATH": None, **(env or {})}
+    return Instance(0, conf=conf, env=env, options=options)
+
+
+def services(instance, *inside):
+    """{service: module} of *instance*'s scheduler, or of that of the one *inside* a job of it."""
+    found = {}
+    for line in instance.flux(*(*inside, "flux", "module", "list")[1:], timeout=120).splitlines():
+        module, *_, provided = line.split()
+        names = {"sched", "feasibility"}.intersection(provided.split(","))
+        found.update(dict.fromkeys(names, module))
+    return found
+
+
+SIMPLE = {"sched": "sched-simple", "feasibility": "sched-simple"}
+TREEPOOL = {"sched": "sched-treepool", "feasibility": "sched-treepool"}
+CHOSEN = "modules.alternatives.sched=sched-treepool"
+
+
+# -- instances whose R has a key
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory):
+    """An instance of sched-treepool whose R has a key."""
+    with start(*lines(tmp_path_factory.mktemp("keyed") / "R"), CHOSEN) as instance:
+        yield instance
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_an_instance_inside_a_job_starts_with_the_scheduler_it_has_without_fluxion(keyed, levels):
+    assert services(keyed, *INSIDE * levels) == SIMPLE
+
+
+def test_its_jobs_are_placed_by_its_key(keyed):
+    script = "flux run -n1 -g1 true; flux dmesg"
+    said = keyed.flux(*INSIDE[1:], "sh", "-c", script)
+    assert "pool-class=treepool" in said
+
+
+def test_there_a_job_that_can_never_run_is_refused_at_once(keyed):
+    plugins = '--conf=ingest.validator.plugins=["jobspec","feasibility"]'
+    with pytest.raises(Failed, match="no node has 9 cores"):
+        keyed.flux(*INSIDE[1:], plugins, "flux", "submit", "-n1", "-c9", "true")
+
+
+def test_an_instance_inside_a_job_may_choose_another_one(keyed):
+    assert services(keyed, *INSIDE, f"--conf={CHOSEN}") == TREEPOOL
+
+
+def test_two_brokers_in_one_node_have_no_key_and_so_have_fluxion(keyed):
+    words = ("flux", "run", "-n2", "-c2", "-o", "cpu-affinity=off", "flux", "start")
+    assert services(keyed, *words)["sched"] == FLUXION
+
+
+def test_an_instance_whose_configuration_has_a_key_starts(tmp_path):
+    with start(*lines(tmp_path / "R")) as instance:
+        assert services(instance) == SIMPLE
+
+
+def test_so_does_one_whose_key_is_in_a_file_of_its_own(tmp_path):
+    key = tmp_path / "key"
+    key.write_text(json.dumps(KEY))
+    with start(*lines(tmp_path / "R", None), f"resource.scheduling={key}") as instance:
+        assert services(instance) == SIMPLE
+        assert "R has a TreePool key" in instance.log()
+
+
+def test_where_r_has_no_key_fluxion_is_the_scheduler_as_before(tmp_path):
+    with start(*lines(tmp_path / "R", None)) as instance:
+        assert services(instance) == {"sched": FLUXION, "feasibility": "sched-fluxion-feasibility"}
+        assert services(instance, *INSIDE)["sched"] == FLUXION
+
+
+def test_what_is_no_r_is_an_error_of_flux(tmp_path):
+    bad = tmp_path / "R"
+    bad.write_text('{"scheduling": {"writer": "TreePool"}, "execution": []')
+    with pytest.raises(Failed) as failed:
+        start(f"resource.path={bad}")
+    assert "Traceback" not in str(failed.value)
+    assert "resource.err" in str(failed.value)
+
+
+# -- from one to the other, with jobs running
+
+
+OUT = ("sched-fluxion-qmanager", "sched-fluxion-feasibility", "sched-fluxion-resource")
+
+
+def to_treepool(instance, *options):
+    """Make treepool the scheduler instead of Fluxion."""
+    instance.flux("modprobe", "remove", *OUT)
+    instance.flux("module", "load", "sched-treepool", *options)
+
+
+def to_fluxion(instance):
+    """Make Fluxion the scheduler instead of treepool."""
+    instance.flux("module", "remove", "sched-treepool")
+    instance.flux("modprobe", "load", *OUT[:2])
+
+
+def submit(instance):
+    """A job that runs."""
+    return instance.submit("-n1", "-c2", "--wait-event=alloc")
+
+
+def states(instance, *jobs):
+    return [instance.state(job) for job in jobs]
+
+
+NODE = Made(
+    devices=[
+        Device("0000:41:00.0", 0, backends=[("nvml0", "NVML")]),
+        Device("0000:c1:00.0", 3, backends=[("nvml1", "NVML")]),
+    ]
+)
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Starts a node of four NUMA domains and two GPUs, perhaps with its *graph*, under Fluxion."""
+    xml = tmp_path / "node.xml"
+    xml.write_text(NODE.xml())
+    env = {"FLUX_HWLOC_XMLFILE": str(xml), "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1"}
+    lite = [{"rank": "0", "children": {"core": "0-15", "gpu": "0-1"}}]
+    # Fluxion numbers a node by the digits at the end of its name.
+    execution = {**R["execution"], "R_lite": lite, "nodelist": ["node0"]}
+    of_node = {**R, "execution": execution}
+
+    def start_site(graph=False):
+        path = tmp_path / "site.json"
+        path.write_text(with_graph(of_node) if graph else json.dumps(of_node))
+        conf = (f"resource.path={path}", "resource.noverify=true")
+        return start(*conf, env=env, options=("--test-hosts=node0",))
+
+    return start_site
+
+
+def test_jobs_of_fluxion_run_on_and_back_again_those_without_a_key(site):
+    with site() as instance:
+        before = submit(instance)
+        to_treepool(instance)
+        keyed = submit(instance)
+        instance.flux("module", "reload", "sched-treepool", "job-key=none")
+        bare = submit(instance)
+        assert states(instance, before, keyed, bare) == ["R", "R", "R"]
+        assert ["scheduling" in instance.R(job) for job in (keyed, bare)] == [True, False]
+        to_fluxion(instance)
+        instance.wait(keyed, "exception")
+        assert states(instance, before, bare) == ["R", "R"]
+        assert instance.resources("allocated") == (1, 4, 0)
+        to_treepool(instance)
+        assert states(instance, before, bare) == ["R", "R"]
+        assert "held back" not in instance.log()
+
+
+def test_where_r_has_fluxions_key_nodes_are_flat_and_jobs_run_on_both_ways(site):
+    with site(graph=True) as instance:
+        before = submit(instance)
+        to_treepool(instance, "job-key=none")
+        job = submit(instance)
+        assert "the key in R is that of 'fluxion', nodes are flat" in instance.log()
+        assert "scheduling" not in instance.R(job)
+        to_fluxion(instance)
+        assert states(instance, before, job) == ["R", "R"]
+        assert instance.resources("allocated") == (1, 4, 0)
+
+
+def test_an_instance_inside_a_job_has_fluxion_where_r_has_its_key(tmp_path):
+    path = tmp_path / "R"
+    path.write_text(with_graph(R))
+    with start(f"resource.path={path}", "resource.noverify=true", CHOSEN) as instance:
+        assert services(instance, *INSIDE)["sched"] == FLUXION
