@@ -138,7 +138,7 @@ USAGE = [
     ("explain slot=1/core --instance --down 1", "not with --instance"),
     ("explain slot=1/core --instance --policy min-span", "not with --instance"),
     ("explain slot=1/core --instance --straddle 4", "not with --instance"),
-    ("explain slot=1/core --instance --gpu-cores 1", "--gpu-cores, --mix: not with --instance"),
+    ("explain slot=1/core --instance --gpu-cores 1", "--mix, --job-key: not with --instance"),
     ("explain --job f1 --instance", "--job: the instance tells the shape and all else"),
     ("explain --job f1 slot=1/core", "--job: the instance tells the shape and all else"),
     ("explain --job f1 --queue debug", "--job: the instance tells the shape and all else"),

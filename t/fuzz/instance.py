@@ -43,7 +43,7 @@ def pretend(monkeypatch, name):
         held_back=name,
         drains=(Drained((2,), (HOSTS[2],), name),),
         rules={name: {"policy": "fifo", "depth": 1}},
-        scheduled=False,
+        stopped="no scheduler is loaded",
         picture=Picture.of(pool, [running.job], drained=4),
     )
     answer = {**WAITS, "reason": name, "subject": name, "queue": name, "policy": name}
