@@ -7,7 +7,10 @@ import math
 import sys
 from pathlib import Path
 
-PACKAGE = str(Path(__file__).parents[1] / "treepool")
+import treepool
+
+#: Where it was imported from: Flux may have a copy of its own.
+PACKAGE = str(Path(treepool.__file__).parent)
 
 
 class TooMuchWork(BaseException):

@@ -131,6 +131,7 @@ def check_free_of_what_the_job_does_not_hold_is_refused():
 def check_hello_puts_jobs_back():
     pool, again = TreepoolPool(R), TreepoolPool(R)
     alloc = placed(pool, 1, cores=3, gpus=1)
+    alloc.set_starttime(9.0)
     alloc.set_expiration(99.0)
     again.register_alloc(1, TreepoolPool(alloc.to_dict()))
     assert again.copy_allocated().dumps() == pool.copy_allocated().dumps()

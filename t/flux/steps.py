@@ -24,6 +24,7 @@ from treepool.flux.protocol import PRIVATE, Protocol
 from treepool.flux.runner import Precedence
 from treepool.flux.sched import TreepoolScheduler
 from treepool.flux.submissions import Submission, Submissions
+from treepool.placement.held import add_held, held_in
 from treepool.placement.plan import profile
 from treepool.placement.pool import Pool
 from treepool.rfc.times import clock
@@ -344,6 +345,34 @@ def check_what_is_allocated_is_read_in_steps():
             more = act()
     assert held.known
     assert pool.held_back == (((0,), (1 << 41) - 1, 0),)
+
+
+def check_what_is_held_back_is_taken_and_given_back_in_steps():
+    nodes, inbox = 3000, []
+    whole = [{"rank": f"0-{nodes - 1}", "children": {"core": "0-95"}}]
+    execution = {"R_lite": whole, "nodelist": [f"n[0-{nodes - 1}]"]}
+    pool = Pool({"version": 1, "execution": execution})
+
+    def of(rank):
+        return {"rank": str(rank), "children": {"core": f"{rank % 40}-{40 + rank // 60}"}}
+
+    every = [of(rank) for rank in range(nodes)]
+    answers = [every, every[:-1], every[1000:]]
+    future = Mock(get=lambda: {"allocated": {"execution": {"R_lite": answers.pop(0)}}})
+    future.then = lambda callback, *_, **__: callback(future)
+    held = HeldBack(Mock(rpc=lambda *_: future), Mock(), pool, Mock(put=inbox.append), Mock())
+    for first, last in ((0, nodes), (0, nodes - 1), (1000, nodes)):
+        held.ask()
+        act, more = inbox.pop(), True
+        while more:
+            with Lines(most=20 * nodes):
+                more = act()
+        assert held.known
+        has = {}
+        add_held(has, pool.held_back)
+        expected = {}
+        add_held(expected, held_in(held_of({"R_lite": every[first:last]}).entries))
+        assert has == expected
 
 
 # -- what waiting jobs are told

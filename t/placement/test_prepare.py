@@ -9,6 +9,7 @@ from made import asked, nodes
 from treepool.placement.allocation import parts_of
 from treepool.placement.effort import PER_REQUEST
 from treepool.placement.pool import Pool
+from work import Lines
 
 TOPO = {
     "socket": [
@@ -81,3 +82,22 @@ def test_what_is_prepared_may_be_left_alone_and_change_meanwhile(shape):
 def test_few_states_are_looked_at_for_a_job_that_few_can_serve():
     pool = used_pool(1, False)
     assert len(list(pool.situation.prepare(request_of(pool, "slot/core=2", {})))) < 4
+
+
+@pytest.mark.parametrize("options", [{}, {"within": "switch"}, {"same": "driver"}])
+@pytest.mark.parametrize("shape", ["slot/core", "node=3/slot/core=2"])
+def test_a_first_choice_below_switches_is_made_in_small_steps(shape, options):
+    """Whatever the number of nodes: what all of them are in was once counted in one step."""
+    ranks = 3072
+    switches = [{"ranks": f"{r}-{r + 15}"} for r in range(0, ranks, 16)]
+    racks = {"rack": [{"switch": switches[r : r + 16]} for r in range(0, len(switches), 16)]}
+    having = {"driver:1": f"0-{ranks - 9}", "driver:2": f"{ranks - 8}-{ranks - 1}"}
+    pool = Pool(nodes(f"0-{ranks - 1}", "0-15", fabric=racks, properties=having))
+    asked = request_of(pool, shape, options)
+    steps = pool.situation.prepare(asked)
+    more = True
+    while more:
+        with Lines(most=5 * ranks):
+            more = next(steps, None) is not None
+    with Lines(most=5 * ranks):
+        assert pool.choice(asked).selection is not None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Generator, Iterator, Optional
 
 from treepool.flux.callbacks import Timer, then
 from treepool.flux.hello import ask_hello, held_of
@@ -41,6 +41,9 @@ _SOON, _RARELY, _SHARE = 0.5, 30.0, 20
 
 #: How many entries of the answer are read, and jobs compared with it, in one step.
 ENTRIES = 64
+
+#: On how many nodes it is held back, or no longer, in one step.
+RANKS = 512
 
 #: How many parts of what is held back the log shows.
 _SHOWN = 64
@@ -129,7 +132,7 @@ class HeldBack:
 
     def _on_timer(self) -> None:
         self._due = math.inf
-        if self._freed or not self._sure:
+        if self._freed or not (self._sure and self.known):
             self.ask()
             return
         self._ask_again(2 * self._wait)
@@ -156,7 +159,8 @@ class HeldBack:
             asked = {"id": jobs[-1], "attrs": ["R", "eventlog"]}
             then(self._handle, self._handle.rpc(TOLD, asked), self._on_look, jobs, held)
         elif not self._sure:
-            self._inbox.put(lambda: self._know(held))
+            work = self._know(held)
+            self._inbox.put(lambda: next(work, False))
         elif self._freed:
             self._forget()
 
@@ -213,20 +217,23 @@ class HeldBack:
             return
         self._sure = True
         yield from self._release(allocated)
-        self._know(allocated)
+        yield from self._know(allocated)
         if not self._pool.has_job(HELD_BACK):
             self._timer.stop()
             self._due = math.inf
 
-    def _know(self, allocated: ByRank) -> None:
+    def _know(self, allocated: ByRank) -> Iterator[bool]:
         """Hold what nobody else has of *allocated*; jobs may start from now on."""
-        if self._hold(allocated) or not self.known:
+        if (yield from self._hold(allocated)) or not self.known:
             self.known = True
             self._ask_again(self._least)
             self._changed()
 
-    def _hold(self, allocated: ByRank) -> bool:
-        """Hold what nobody else has of *allocated*; returns whether that has changed."""
+    def _hold(self, allocated: ByRank) -> Generator[bool, None, bool]:
+        """Hold what nobody else has of *allocated*; returns whether that has changed.
+
+        No job starts meanwhile.
+        """
         pool, before, after = self._pool, ByRank(), ByRank()
         add_held(before, pool.held_back)
         state_of = pool.situation.index.state_of
@@ -239,11 +246,19 @@ class HeldBack:
                     after[rank] = mine
         if after == before:
             return False
+        self.known = False
+        yield True
+        changed = [r for r in {**before, **after} if before.get(r) != after.get(r)]
+        for first in range(0, len(changed), RANKS):
+            some = changed[first : first + RANKS]
+            old = alike({rank: before[rank] for rank in some if rank in before})
+            new = alike({rank: after[rank] for rank in some if rank in after})
+            if old:
+                pool.free(HELD_BACK, Allocation(pool.inventory, tuple(old), 1))
+            if new:
+                pool.occupy(HELD_BACK, new, more=True)
+            yield True
         parts = alike(after)
-        if before:
-            pool.free(HELD_BACK)
-        if after:
-            pool.occupy(HELD_BACK, parts)
         more = " ..." if len(parts) > _SHOWN else ""
         what = f"held back: {short_form(parts[:_SHOWN])}{more}"
         what = f"{what}: allocated, but to no job whose R is known"

@@ -25,6 +25,9 @@ MOST_AHEAD, _MOST_OF_ALL = 256, 1024
 #: The share of a line is at least so many jobs.
 _LEAST = 16
 
+#: Lines of which the first jobs are looked up in one step.
+_LINES = 64
+
 #: Seconds for which a plan is used again.
 _FRESH = 10.0
 
@@ -96,7 +99,7 @@ class Outlook:
         They were planned after *since* (monotonic seconds).
         """
         jobs, reservations = self._queue.jobs, self._queue.reservations
-        first, _ = self._first()
+        first, _ = yield from self._first()
         if all(job.jobid in reservations for line in first.values() for job in line):
             return {}
         ahead = yield from self._ahead(lambda known: known.made > since)
@@ -113,7 +116,7 @@ class Outlook:
             return _told(job, reservation.start)
         if job.job_class.servable is False:
             return NODES
-        if job not in self._first()[0].get(job.queue, ()):
+        if job not in self._first_in(job.queue, self._most()):
             return MANY
         ahead = yield from self._ahead(
             lambda known: (
@@ -126,8 +129,8 @@ class Outlook:
 
     def start_of_new(self, job: Waiting) -> Work[Estimate]:
         """When *job*, which is not in the queue, would start behind all others of its line."""
-        first, most = self._first()
-        if len(first.get(job.queue, ())) > most:
+        most = self._most()
+        if len(self._first_in(job.queue, most)) > most:
             return MANY
         ahead = yield from self._ahead(
             lambda known: (
@@ -184,8 +187,9 @@ class Outlook:
         return self._known
 
     def _planned(self, to_come: bool) -> Work[_Ahead]:
-        queue, now, made = self._queue, time.time(), time.monotonic()
-        lines, most = self._first()
+        queue = self._queue
+        lines, most = yield from self._first()
+        now, made = time.time(), time.monotonic()
         first = sorted(chain(*lines.values()), key=lambda job: job.place)
         passing = {name for name, rule, _ in queue.lines() if rule.policy != "fifo"}
         reserved, windows = list(queue.reservations.values()), list(queue.windows.values())
@@ -200,11 +204,26 @@ class Outlook:
         found.behind = frozenset(job.jobid for job in first if job.jobid not in found.starts)
         return found
 
-    def _first(self) -> tuple[dict[str, list[Waiting]], int]:
-        """The first jobs of each line, which are planned; one more of them than the number says."""
+    def _most(self) -> int:
+        """How many jobs of each line are planned."""
         busy = sum(next(jobs, None) is not None for _, _, jobs in self._queue.lines())
-        most = min(MOST_AHEAD, max(_LEAST, _MOST_OF_ALL // max(busy, 1)))
-        first = {name: list(islice(jobs, most + 1)) for name, _, jobs in self._queue.lines()}
+        return min(MOST_AHEAD, max(_LEAST, _MOST_OF_ALL // max(busy, 1)))
+
+    def _first_in(self, queue: str, most: int) -> list[Waiting]:
+        """The first *most* jobs of the line of *queue*, and one more."""
+        lines = (jobs for name, _, jobs in self._queue.lines() if name == queue)
+        return list(islice(next(lines, iter(())), most + 1))
+
+    def _first(self) -> Work[tuple[dict[str, list[Waiting]], int]]:
+        """The first jobs of each line, which are planned; one more of them than the number says."""
+        first, most = dict[str, list[Waiting]](), self._most()
+        for number, (name, _, jobs) in enumerate(list(self._queue.lines()), 1):
+            first[name] = list(islice(jobs, most + 1))
+            if not number % _LINES:
+                yield
+        waiting = self._queue.jobs
+        for name, line in first.items():  # some may have left meanwhile
+            first[name] = [job for job in line if waiting.get(job.jobid) is job]
         return first, most
 
 

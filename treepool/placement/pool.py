@@ -30,8 +30,11 @@ from treepool.placement.effort import REASON
 from treepool.placement.held import (
     HELD_BACK,
     AnyR,
+    ByRank,
     Job,
     Journal,
+    add_held,
+    alike,
     check_free,
     ending,
     held_in,
@@ -222,13 +225,17 @@ class Pool:
         """Whether job *jobid* has an allocation."""
         return jobid in self._jobs
 
-    def occupy(self, jobid: int, parts: Iterable[Held], end_time: float = 0.0) -> None:
+    def occupy(
+        self, jobid: int, parts: Iterable[Held], end_time: float = 0.0, more: bool = False
+    ) -> None:
         """Give job *jobid* what is free of *parts*, which may be nothing, until *end_time*.
 
         For a job that holds more than there is, and for planning ahead on a copy, where resources
-        are spoken for that others still hold. Raises PoolConflict if the job has resources already.
+        are spoken for that others still hold. Raises PoolConflict if the job has resources already,
+        unless it gets *more* than these.
         """
-        self._check_new(jobid)
+        if not more:
+            self._check_new(jobid)
         state_of = self._situation.index.state_of
         free: dict[tuple[int, int], list[int]] = {}
         for ranks, cores, gpus in parts:
@@ -456,18 +463,25 @@ class Pool:
         self._situation, self._feasibility = situation, feasibility
 
     def _take(self, jobid: int, job: Job, answer: T) -> T:
-        """Let job *jobid* hold *job*, all of which is free.
+        """Let job *jobid* hold *job*, all of which is free, beside what it holds already.
 
         Returns *answer*, because a caller that returned it afterwards could fail in between.
         """
         index = self._situation.index
         before: list[Move] = []
+        had = self._jobs.get(jobid)
         self._changed(jobid)
         try:
             index.move(job.parts, self.inventory.states.less, before)
+            if had is not None:
+                found: ByRank = {}
+                add_held(found, (*had.parts, *job.parts))
+                job = attrs.evolve(job, parts=tuple(alike(found)))
             self._jobs[jobid] = job
             return answer
         except BaseException:
             self._jobs.pop(jobid, None)
+            if had is not None:
+                self._jobs[jobid] = had
             index.move_back(before)
             raise

@@ -24,7 +24,7 @@ from treepool.placement.choose.serve import Domains, is_searched, least, serve, 
 from treepool.placement.choose.spread import Spread
 from treepool.placement.effort import Effort, GivenUp
 from treepool.placement.nodes.census import Census
-from treepool.placement.nodes.fabric_tree import ROOT
+from treepool.placement.nodes.fabric_tree import ROOT, Fabric
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
@@ -41,6 +41,9 @@ MAX_ROOMS, MAX_ROOM_DOMAINS = 16, 1 << 16
 
 #: How many requests' orders of candidates a situation keeps up to date.
 MAX_CANDIDATES = 64
+
+#: Ranks that are counted in a step, in some 5 us each.
+_RANKS = 256
 
 #: What decides the order of a request's candidates.
 _Key = tuple[Ask, Optional[Constraint], bool]
@@ -94,8 +97,10 @@ class Situation:
         if self.prepared.get(request) == index.log_start + len(index.log):
             return
         effort, selection = Effort(), None
-        if request.same is not None and not is_searched(request.ask, self.inventory):
-            yield from self._assess(request)
+        if request.same is not None:
+            yield from self._count(self.inventory.family(request.same.family))
+            if not is_searched(request.ask, self.inventory):
+                yield from self._assess(request)
         steps = _settling(request, self, effort)
         try:
             while True:
@@ -119,6 +124,8 @@ class Situation:
             most = None if units.maximum is None else most * units.maximum
         fabric, locality = self.inventory.fabric, request.ask.locality
         anywhere = fabric is None or locality == "none" or most == 1
+        if fabric is not None and locality != "none":
+            yield from self._count(fabric)
         if not request.above and (anywhere or nodes is None or units_of(request) is None):
             key = _key(request)
             if key not in self.kept:
@@ -129,6 +136,13 @@ class Situation:
             yield from self.candidates(request, Effort()).prepare(most)
         if request.above or not anywhere:  # what each domain can host depends on all its nodes
             yield from self._assess(request)
+            assert fabric is not None
+            yield from Domains(request, self, Effort(), fabric).prepare()
+
+    def _count(self, fabric: Fabric) -> Iterator[int]:
+        """Count what is in the domains of *fabric*; yields the work of each step."""
+        for number in self.index.counted(fabric, _RANKS):
+            yield number // 2
 
     def _assess(self, request: Request) -> Iterator[int]:
         """Compute the fits of all states that may serve *request*; yields the work of each."""

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from typing import Callable, Dict, Generic, Iterable, NamedTuple, Optional, Sequence, TypeVar
+from typing import (
+    Callable,
+    Dict,
+    Generic,
+    Iterable,
+    Iterator,
+    NamedTuple,
+    Optional,
+    Sequence,
+    TypeVar,
+)
 from weakref import proxy
 
 import attrs
@@ -43,6 +53,14 @@ class Known(Generic[T]):
         self.census = census
         self._rule = rule
         self._answers: dict[int, tuple[int, T]] = {}
+
+    def unknown(self, domain: int = ROOT) -> Iterator[int]:
+        """The domains in *domain*, itself included, of which nothing is kept, the inner first."""
+        known = self._answers.get(domain)
+        if known is None or known[0] != self.census.versions[domain]:
+            for child in self.census.fabric.children[domain]:
+                yield from self.unknown(child)
+            yield domain
 
     def __call__(self, domain: int) -> T:
         """What is true of *domain* now."""

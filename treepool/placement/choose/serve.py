@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Collection, Iterable, Optional
+from typing import TYPE_CHECKING, Any, Collection, Iterable, Iterator, Optional
 
 import attrs
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 #: Domains above the nodes that take a unit of effort to serve from, and to make a table of.
 _ATTEMPT_DOMAINS, _TABLE_DOMAINS = 8, 16
+
+#: Domains of which the rooms are computed in a step.
+_ROOM_DOMAINS = 16
 
 
 def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Selection]:
@@ -272,6 +275,16 @@ class Domains:
     def rooms(self) -> RequestRooms:
         """The rooms for the request, as they are now."""
         return self.situation.rooms(self.request, self.census, self.value())
+
+    def prepare(self) -> Iterator[int]:
+        """Compute the rooms in steps, the innermost first; yields the work of each."""
+        rooms = self.rooms
+        every = list(dict.fromkeys((rooms.units, rooms.few, *rooms.levels)))
+        for number, domain in enumerate(rooms.units.unknown()):
+            for each in every:
+                each(domain)
+            if not number % _ROOM_DOMAINS:
+                yield 3 * _ROOM_DOMAINS * len(every)
 
     def units(self, domain: int) -> Room:
         """The room for units of the request in *domain*."""

@@ -7,7 +7,7 @@ domains around them. Its cost therefore follows what changes, not the number of 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, AbstractSet, Iterable, Optional
+from typing import TYPE_CHECKING, AbstractSet, Optional
 
 from treepool.placement.nodes.fabric_tree import ROOT, Fabric
 from treepool.placement.nodes.state import NodeState
@@ -24,7 +24,7 @@ class Census:
     grows with every change in it.
     """
 
-    __slots__ = ("fabric", "state_of", "held", "idle", "versions", "_by_idle", "_seen")
+    __slots__ = ("fabric", "state_of", "held", "idle", "versions", "_by_idle", "_seen", "_first")
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
@@ -32,35 +32,67 @@ class Census:
         self.held: list[dict[NodeState, int]] = [{} for _ in range(len(fabric))]
         self.idle = [0] * len(fabric)
         self.versions = [0] * len(fabric)
-        #: By domain: the children (their places) by the number of their idle nodes.
-        self._by_idle = [[(0, place) for place in range(len(c))] for c in fabric.children]
-        #: Where in the log of the index the next change is; below its start before the first.
-        self._seen = -1
+        #: By domain: the children (their places) by the number of their idle nodes. None until
+        #: all ranks were counted once.
+        self._by_idle: Optional[list[list[tuple[int, int]]]] = None
+        #: Where in the log of the index the next change is; and the first rank that was never
+        #: counted.
+        self._seen, self._first = -1, 0
 
     def copy(self) -> Census:
         """An independent copy, for a copy of the index that has the same log."""
         new = object.__new__(Census)
-        new.fabric, new._seen = self.fabric, self._seen
+        new.fabric, new._seen, new._first = self.fabric, self._seen, self._first
         new.state_of, new.held = self.state_of.copy(), self.held.copy()
         new.idle, new.versions = self.idle.copy(), self.versions.copy()
-        new._by_idle = [order.copy() for order in self._by_idle]
+        new._by_idle = self._by_idle and [order.copy() for order in self._by_idle]
         return new
 
-    def follow(self, index: NodeIndex) -> None:
-        """Count the ranks of *index* that moved since the last call.
+    def follow(self, index: NodeIndex, most: Optional[int] = None) -> bool:
+        """Count the ranks of *index* that moved since the last call, or *most* of them.
 
-        If this fails, the census is of no use any more.
+        Returns whether there are more. If this fails, the census is of no use any more.
         """
+        if self._by_idle is None:
+            if not self._first:
+                self._seen = index.log_start + len(index.log)  # what moves meanwhile follows
+            last = len(self.state_of)
+            last = last if most is None else min(last, self._first + most)
+            for rank in range(self._first, last):
+                if index.up[rank]:
+                    self._add(rank, index.state_of[rank])
+            self._first = last
+            if last < len(self.state_of):
+                return True
+            self._by_idle = [
+                sorted((self.idle[child], place) for place, child in enumerate(children))
+                for children in self.fabric.children
+            ]
         seen = self._seen - index.log_start
-        moved: Iterable[int] = range(len(self.state_of))
-        if seen >= 0:
-            moved = dict.fromkeys(index.log[seen:])
-        for rank in moved:
+        if seen < 0:  # all may have moved
+            changed = dict.fromkeys(range(len(self.state_of)))
+            self._seen = index.log_start + len(index.log)
+        else:
+            some = index.log[seen : None if most is None else seen + most]
+            changed, self._seen = dict.fromkeys(some), self._seen + len(some)
+        for rank in changed:
             old, new = self.state_of[rank], index.state_of[rank] if index.up[rank] else None
             if old is not new:
                 self.state_of[rank] = new
                 self._move(rank, old, new)
-        self._seen = index.log_start + len(index.log)
+        return self._seen < index.log_start + len(index.log)
+
+    def _add(self, rank: int, new: Optional[NodeState]) -> None:
+        """Count *rank*, which was never counted, in state *new*."""
+        if new is None:
+            return
+        self.state_of[rank] = new
+        for leaf in self.fabric.homes[rank]:
+            held = self.held[leaf]
+            held[new] = held.get(new, 0) + 1
+            if new.idle:
+                for domain in self.fabric.paths[leaf]:
+                    self.idle[domain] += 1
 
     def _move(self, rank: int, old: Optional[NodeState], new: Optional[NodeState]) -> None:
         """Count *rank*, which was in state *old*, in *new*; None if it is not up."""
@@ -83,7 +115,7 @@ class Census:
     def _count_idle(self, domain: int, more: int) -> None:
         number = self.idle[domain]
         self.idle[domain] = number + more
-        if domain != ROOT:
+        if domain != ROOT and self._by_idle is not None:
             place, order = self.fabric.place[domain], self._by_idle[self.fabric.parent[domain]]
             del order[bisect_left(order, (number, place))]
             insort(order, (number + more, place))
@@ -95,7 +127,8 @@ class Census:
         So whole domains above the nodes stay whole. Only ranks of *within* (bitmask) count.
         """
         fabric, state_of = self.fabric, self.state_of
-        having = fabric.having(within)
+        having, by_idle = fabric.having(within), self._by_idle
+        assert by_idle is not None
 
         def first(domain: int) -> int:
             if domain not in having:
@@ -106,7 +139,7 @@ class Census:
                     return -1
                 ranks = fabric.ranks[domain]
                 return next((r for r in ranks if state_of[r] in states and within >> r & 1), -1)
-            for _, place in self._by_idle[domain]:
+            for _, place in by_idle[domain]:
                 rank = first(children[place])
                 if rank >= 0:
                     return rank

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Optional, Sequence
+from typing import Callable, Iterable, Iterator, Optional, Sequence
 
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric_tree import Fabric
@@ -52,12 +52,22 @@ class NodeIndex:
 
     def census(self, fabric: Fabric) -> Census:
         """What is in each domain of *fabric*, as of now."""
+        for _ in self.counted(fabric, None):
+            pass
+        return self._censuses[fabric]
+
+    def counted(self, fabric: Fabric, most: Optional[int]) -> Iterator[int]:
+        """Count what is in each domain of *fabric*, *most* ranks at a time; yields their number."""
+        while self._follow(fabric, most):
+            yield most or 0
+
+    def _follow(self, fabric: Fabric, most: Optional[int]) -> bool:
         found = self._censuses.pop(fabric, None) or Census(fabric)
-        found.follow(self)  # if that fails, it is not kept
+        more = found.follow(self, most)  # if that fails, it is not kept
         if len(self._censuses) >= MAX_CENSUSES:
             del self._censuses[next(iter(self._censuses))]  # the one not used for longest
         self._censuses[fabric] = found
-        return found
+        return more
 
     def rebuild(self) -> None:
         """Rebuild the buckets from ``state_of`` and ``up``, at first and after a failed change."""
