@@ -9,6 +9,7 @@ import tarfile
 import pytest
 
 from commandline import run_process
+from fluxiongraph import two_racks
 from hwlocfile import Device, Made
 from made import nodes
 from schemas import conforms
@@ -159,9 +160,63 @@ def test_cores_and_gpus_on_which_R_and_the_hardware_disagree_are_told(treepool, 
 
 
 def test_the_key_of_another_scheduler_is_not_lost(treepool, xml, write, old_R):
-    old_R["scheduling"] = {"writer": "fluxion", "graph": {}}
+    old_R["scheduling"] = {"writer": "other"}
     result = treepool("encode", "--xml", xml(NODE), "-R", write(old_R))
     assert result.is_one_line_error("another scheduler, which would be lost")
+
+
+# -- an R with Fluxion's key
+
+
+@pytest.fixture
+def fluxion_R(write):
+    """The path of an R of four nodes in two racks, with Fluxion's key."""
+    return write({**nodes("0-3", "0-7", "0-1"), "scheduling": two_racks()})
+
+
+def test_the_key_of_fluxion_becomes_one_of_rfc_49(treepool, fluxion_R):
+    result = treepool("encode", "-R", fluxion_R)
+    R = encoded(result)
+    assert topos(R)["0-3"]["socket"][1] == {"cores": "4-7", "gpus": "1", "memory": 32}
+    assert [rack["ranks"] for rack in R["scheduling"]["fabric"]["rack"]] == ["0-1", "2-3"]
+    assert result.err.splitlines() == [
+        "treepool encode: warning: left out of Fluxion's graph: 2 of type pdu",
+        "treepool encode: warning: left out of Fluxion's graph: 6 of type ssd",
+    ]
+
+
+def test_what_is_left_out_of_it_is_in_the_dry_run(treepool, fluxion_R):
+    shown = treepool("encode", "-R", fluxion_R, "--dry-run").out
+    assert "4 nodes: n[0-3] (rank 0-3): 2 socket, 8 cores, 2 GPUs" in shown
+    assert "└─ rack rack1  n[2-3] (rank 2-3)" in shown
+    assert "warning: left out of Fluxion's graph: 6 of type ssd" in shown
+
+
+def test_hardware_and_a_fabric_count_for_more_than_it(treepool, xml, write, fluxion_R):
+    made = Made(packages=1, numas=2, cores=4)
+    result = treepool("encode", "-R", fluxion_R, "--xml", f"{xml(made)}:2-3")
+    R = encoded(result)
+    assert topos(R)["0-1"]["socket"]
+    assert [domain["cores"] for domain in topos(R)["2-3"]["numa"]] == ["0-3", "4-7"]
+    assert len(R["scheduling"]["fabric"]["rack"]) == 2
+    assert "6 of type ssd" in result.err
+    table = write("host,row\nn0,a\nn1,a\nn2,a\nn3,b\n", "fabric.csv")
+    R = encoded(treepool("encode", "-R", fluxion_R, "--fabric", table))
+    assert [row["ranks"] for row in R["scheduling"]["fabric"]["row"]] == ["0-2", "3"]
+
+
+def test_a_key_of_fluxion_that_is_none_is_one_line_with_its_place(treepool, write):
+    graph = two_racks()
+    graph["graph"]["edges"][3]["target"] = "\x1b[31m"
+    path = write({**nodes("0-3", "0-7", "0-1"), "scheduling": graph}, "theirs.json")
+    said = r"theirs.json: /scheduling/graph/edges/3/target: there is no vertex '\x1b[31m'"
+    assert treepool("encode", "-R", path).is_one_line_error(said)
+
+
+def test_an_R_without_a_key_needs_hardware(treepool, write):
+    result = treepool("encode", "-R", write(nodes("0")))
+    assert result.status == 2
+    assert "or an R with Fluxion's key" in result.err
 
 
 def test_a_host_that_came_up_otherwise_is_told(treepool, tmp_path):

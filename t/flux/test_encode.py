@@ -8,13 +8,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from broker import PATIENCE, Instance, environment
+from broker import PATIENCE, Failed, Instance, environment
 from commandline import run_process
 from features import needs_tree_pool
+from fluxiongraph import two_racks
 from hwlocfile import Device, Made
+from made import nodes
 from treepool import Pool, parse_shape
 from treepool.rfc import idset, topo
 from treepool.rfc.jobspec import from_resources
+from treepool.rfc.rset import ResourceSet
 
 REAL = Path(__file__).parents[3] / "shared" / "hwloc"
 
@@ -191,3 +194,54 @@ def test_ids_of_a_saved_machine_in_place_of_this_one(flux_encode, tmp_path, name
     path.write_text(MADE[name].xml())
     saved = {"FLUX_HWLOC_XMLFILE": str(path), "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1"}
     agree_locally(flux_encode, **saved)
+
+
+# -- Fluxion's key
+
+NO_FLUXION = "Fluxion is not installed beside this flux-core: its keys were NOT tried"
+
+
+def test_what_flux_ion_R_encode_prints_becomes_a_key(flux):
+    parts = (("0-1", "0-3", "0"), ("2-3", "0-7", ""))
+    wanted = "\n".join(
+        flux("R", "encode", "-r", r, "-c", c, *(["-g", g] if g else []), "-H", f"n[{r}]", "-p", "p")
+        for r, c, g in parts
+    )
+    R = flux("R", "append", stdin=wanted)
+    try:
+        theirs = flux("ion-R", "encode", stdin=R)
+    except Failed as e:
+        assert "not a flux command" in str(e)
+        pytest.skip(NO_FLUXION)
+    result = run_process("encode", "-R", "-", stdin=theirs.encode())
+    assert result.status == 0
+    assert "left out" not in result.err
+    ours = json.loads(result.out)
+    assert [(e["ranks"], e["topo"]) for e in ours.pop("scheduling")["children"]] == [
+        ("0-1", {"cores": "0-3", "gpus": "0"}),
+        ("2-3", {"cores": "0-7"}),
+    ]
+    assert ResourceSet.read(ours) == ResourceSet.read(R)
+
+
+def test_the_key_of_a_job_of_fluxion_is_read(tmp_path):
+    path = tmp_path / "R.json"
+    path.write_text(json.dumps({**nodes("0-1", "0-7", "0-1"), "scheduling": two_racks()}))
+    conf = [f"resource.path={path}", "resource.noverify=true"]
+    with Instance(0, size=2, conf=conf) as instance:
+        instance.flux("module", "remove", "sched-simple")
+        first = instance.run("module", "load", "sched-fluxion-resource", "match-format=rv1")
+        if "not found" in first.stderr:
+            pytest.skip(NO_FLUXION)
+        assert first.returncode == 0, first.stderr
+        instance.flux("module", "load", "sched-fluxion-feasibility")
+        instance.flux("module", "load", "sched-fluxion-qmanager")
+        job = instance.submit("-n4", "-c4", "-g1")
+        instance.wait(job, "alloc")
+        theirs = instance.flux("job", "info", job, "R")
+    assert "graph" in json.loads(theirs)["scheduling"]
+    result = run_process("encode", "-R", "-", "--levels", "socket", stdin=theirs.encode())
+    assert (result.status, result.err) == (0, "")
+    key = json.loads(result.out)["scheduling"]
+    assert [e["topo"].keys() for e in key["children"]] == [{"socket"}]
+    assert key["fabric"]["rack"] == [{"name": "rack0", "ranks": "0-1"}]

@@ -652,6 +652,72 @@ def _in_system(make, key):
     return json.dumps(found, separators=(",", ":"))
 
 
+def _graph(number, vertex, around, R=None):
+    """The text of an R with Fluxion's key: a node, and *number* vertices besides.
+
+    *vertex* makes the type of the i-th, from 1 on, and more metadata as text; *around* tells the
+    vertex that it is in, -1 for none.
+    """
+    kinds = [("node", '"rank":0'), *(vertex(i) for i in range(1, number + 1))]
+    places = [
+        f'{{"id":"{i}","metadata":{{"type":"{kind}",{more}}}}}'
+        for i, (kind, more) in enumerate(kinds)
+    ]
+    edges = [
+        f'{{"source":"{around(i)}","target":"{i}"}}' for i in range(1, number + 1) if around(i) >= 0
+    ]
+    graph = f'{{"graph":{{"nodes":[{",".join(places)}],"edges":[{",".join(edges)}]}}}}'
+    return (R or _nodes("0"))[:-1] + f',"scheduling":{graph}}}'
+
+
+def _distinct(number, entry=None):
+    """As many nodes of as many kinds, each with a name of its own and perhaps an entry in R."""
+    hosts = ",".join(f'"{chr(97 + i % 26)}{i}x"' for i in range(number))
+    R = _nodes(f"0-{number - 1}", nodelist=f"[{hosts}]")
+    if entry is not None:
+        entries = ",".join(map(entry, range(number)))
+        R = _nodes(f"0-{number - 1}", nodelist=f"[{hosts}]", R_lite=f"[{entries}]")
+    kinds = lambda i: ("node", f'"rank":{i // 2}') if i % 2 == 0 else ("core", f'"id":{i}')  # noqa: E731
+    return _graph(2 * number - 1, kinds, lambda i: i - 1 if i % 2 else -1, R)
+
+
+FLUXION = {
+    "cores": lambda: _graph(12_000, lambda i: ("core", f'"id":{i}'), lambda i: 0),
+    "sockets": lambda: _graph(
+        11_000,
+        lambda i: ("core", f'"id":{i}') if i % 2 == 0 else ("socket", f'"id":{i}'),
+        lambda i: i - 1 if i % 2 == 0 else 0,
+    ),
+    "nested": lambda: _graph(
+        11_000,
+        lambda i: ("core", f'"id":{65_535 - i}') if i % 60 == 0 else (f"box{i % 60}", '"id":1'),
+        lambda i: i - 1 if i % 60 != 1 else 0,
+    ),
+    "a chain": lambda: _graph(11_000, lambda i: ("box", '"id":1'), lambda i: i - 1),
+    "types": lambda: _graph(11_000, lambda i: (f"t{i}", '"id":1'), lambda i: 0),
+    "itself": lambda: _graph(11_000, lambda i: ("box", '"id":1'), lambda i: i),
+    "no edges": lambda: _graph(16_000, lambda i: ("box", '"id":1'), lambda i: -1),
+    "sockets of several nodes": lambda: _graph(
+        10_259,
+        lambda i: (
+            ("node", f'"name":"n{i}"')
+            if i % 1_026 == 0
+            else ("socket", f'"id":{i}')
+            if i % 2
+            else ("core", f'"id":{i}')
+        ),
+        lambda i: -1 if i % 1_026 == 0 else i // 1_026 * 1_026 if i % 2 else i - 1,
+        _nodes("0-10", nodelist='["h,' + ",".join(f"n{1_026 * i}" for i in range(1, 11)) + '"]'),
+    ),
+    "kinds of node": lambda: _distinct(4_000),
+    "kinds of node, and entries": lambda: _distinct(5_000, _ENTRY),
+    "vertices of wrong types": lambda: _holding(
+        json.loads(_graph(1, lambda i: ("core", '"id":1'), lambda i: 0)),
+        ("scheduling", "graph", "nodes"),
+        "1",
+    ),
+}
+
 SITES = {
     **TEXTS,
     "rows": lambda: (
@@ -795,6 +861,7 @@ LARGE = {
         "users": lambda: _filled('[{"users":[', lambda i: f'"u{i}"', "]}]", ","),
     },
     "subinstance": RS,
+    "fluxion": FLUXION,
     "pool": RS,
     "vectors": {
         **DOCUMENTS,

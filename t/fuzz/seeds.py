@@ -2,6 +2,8 @@
 
 import json
 
+from fluxiongraph import key, node, two_racks, vertex
+from made import nodes
 from treepool import parse_shape
 from treepool.cli.files import data_folder
 from treepool.rfc.jobspec import from_resources
@@ -49,6 +51,13 @@ def cluster(name):
     """The R of a test vector file."""
     path = data_folder("testvectors") / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8"))["cluster"]["R"]
+
+
+#: An R with Fluxion's key: two racks, and nodes of two kinds without racks.
+GRAPHS = tuple(
+    json.dumps({**nodes("0-3", "0-7", "0-1"), "scheduling": graph})
+    for graph in (two_racks(), key(node("n0", 0), vertex("node", name="n3", rank=3)))
+)
 
 
 def small_R():

@@ -21,6 +21,7 @@ from fuzz.seeds import (
     CLIQUE_TEXT,
     CONFIGURATIONS,
     CONSTRAINTS,
+    GRAPHS,
     JOBSPECS,
     KEYS,
     LIST_TEXT,
@@ -41,7 +42,7 @@ from fuzz.seeds import (
 from treepool import parse_shape, subinstance
 from treepool.cli import vectors
 from treepool.cli.main import main
-from treepool.discovery import hwloc, slurmnodes, visible
+from treepool.discovery import fluxion, hwloc, slurmnodes, visible
 from treepool.discovery.levels import topo_of
 from treepool.discovery.reports import amd, mig, nvidia
 from treepool.discovery.sites import read as sites
@@ -545,6 +546,20 @@ def _cray(data):
     if site.locations:
         found, _ = sites.fabric_of(site, hosts, (1 << len(hosts)) - 1)
         assert len(data) > SHORT or _fabric_problems(found) == []
+
+
+@target(InvalidR, InvalidKey, InvalidHardware, seeds=GRAPHS)
+def _fluxion(data):
+    """An R with Fluxion's key."""
+    R = ResourceSet.read(_text(data))
+    if not fluxion.has_graph(R.scheduling):
+        return
+    found = fluxion.encode(R)
+    lines = [line for kind in found.kinds for line in (*kind.node.notes, *kind.node.warnings)]
+    _lines([*found.warnings, *lines])
+    problems = [] if len(data) > SHORT else ResourceSet.problems(found.R.to_dict())
+    # A type may be both above and in nodes.
+    assert all("is in the topo of entry" in problem.message for problem in problems), problems
 
 
 def _fabric_problems(found):

@@ -13,6 +13,7 @@ examples:
   treepool encode --slurm nodes.txt --slurm gres.conf >R.json    what scontrol show node printed
   treepool encode --instance                  all nodes of the running Flux instance
   treepool encode --fabric topology.conf -R R.json    add racks and switches, from Slurm's file
+  flux ion-R encode <R.json | treepool encode -R -    the key of Fluxion in R as one of RFC 49
 
 exit status:
   0 done; 1 the hardware or R makes no sense; 2 usage, or no such file
@@ -22,14 +23,16 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
-from typing import Callable, Iterator, Optional, TypeVar
+from typing import Callable, Iterator, Optional, Sequence, TypeVar
+
+import attrs
 
 from treepool.cli import files, hardware, instance, sitefiles
 from treepool.cli.describednodes import Found, assigned, new_nodes
 from treepool.cli.hardware import Description
 from treepool.cli.progressbar import counted
 from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json
-from treepool.discovery import key, slurmnodes
+from treepool.discovery import fluxion, key, slurmnodes
 from treepool.discovery.describe import Describer
 from treepool.discovery.gpus import GPU_INDEX
 from treepool.discovery.key import Encoded, Nodes
@@ -72,7 +75,10 @@ def define(parser: ArgumentParser) -> None:
     )
     target = parser.add_argument_group("nodes")
     target.add_argument(
-        "-R", dest="R_file", metavar="FILE", help='an R to add the key to, "-" for stdin'
+        "-R",
+        dest="R_file",
+        metavar="FILE",
+        help='an R to add the key to, "-" for stdin; a key of Fluxion in it becomes one of RFC 49',
     )
     target.add_argument(
         "--ranks", metavar="IDS", help="without -R: the ranks of the nodes (default: from 0)"
@@ -191,13 +197,14 @@ def _given_R(arguments: Namespace) -> Optional[ResourceSet]:
 
 def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
     if not (arguments.xml or arguments.slurm or arguments.local or arguments.instance):
-        if R is None or arguments.fabric is None:
+        if R is None or not (arguments.fabric or fluxion.has_graph(R.scheduling)):
             raise Stop(
-                "one of --xml, --slurm, --local, --instance is needed, or --fabric with -R", USAGE
+                "one of --xml, --slurm, --local, --instance is needed, or --fabric with -R, or an "
+                "R with Fluxion's key",
+                USAGE,
             )
-        return Encoded(R, (), ())
-    levels = _levels(arguments.levels)
-    describer = Describer(levels, arguments.gpu_index)
+        return _of_key(R, arguments)
+    describer = Describer(_levels(arguments.levels), arguments.gpu_index)
     told = (
         _told(arguments, "nvidia-smi", nvidia.read_topo),
         _told(arguments, "amd-smi", amd.read_topo),
@@ -206,14 +213,29 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
     describer.reports = [one for one in told if one is not None]
     describer.instances = _told(arguments, "mig", mig.read_list) or ()
     if arguments.instance:
-        return _encode_instance(describer, R, arguments.properties)
+        return _encode_instance(describer, R, arguments)
     found = list(counted(_found(arguments, describer), "nodes read"))
     if R is not None:
         nodes = assigned(found, R.mask, R.hosts)
-        return key.encode_into(R, nodes, arguments.properties)
+        return _encode_into(R, nodes, arguments)
     ranks, hosts = new_nodes(arguments, found)
     nodes = assigned(found, ranks, hosts)
     return key.encode_new(nodes, hosts, arguments.properties)
+
+
+def _of_key(R: ResourceSet, arguments: Namespace) -> Encoded:
+    """R with the key of RFC 49 that is in it, also if Fluxion wrote it."""
+    if not fluxion.has_graph(R.scheduling):
+        return Encoded(R, (), ())
+    with files.naming(arguments.R_file or "--instance"):
+        return fluxion.encode(R, _levels(arguments.levels), arguments.properties)
+
+
+def _encode_into(R: ResourceSet, nodes: Sequence[Nodes], arguments: Namespace) -> Encoded:
+    """R with the key of *nodes*, and what its own key says of others and of the fabric."""
+    old = _of_key(R, arguments)
+    new = key.encode_into(old.R, nodes, arguments.properties)
+    return attrs.evolve(new, warnings=(*old.warnings, *new.warnings))
 
 
 def _told(arguments: Namespace, option: str, read: Callable[[str], T]) -> Optional[T]:
@@ -258,7 +280,7 @@ def _read(description: Description, describer: Describer) -> Found:
 
 
 def _encode_instance(
-    describer: Describer, R: Optional[ResourceSet], with_properties: bool
+    describer: Describer, R: Optional[ResourceSet], arguments: Namespace
 ) -> Encoded:
     with instance.asking("--instance: "):
         from treepool.flux import client
@@ -274,4 +296,4 @@ def _encode_instance(
             complain("treepool encode", f"warning: rank {rank}: {answer}: it stays flat")
     if not nodes:
         raise Stop("--instance: no broker told its topology")
-    return key.encode_into(target, nodes, with_properties)
+    return _encode_into(target, nodes, arguments)

@@ -171,11 +171,15 @@ def _links(nodes: Sequence[Nodes]) -> tuple[dict[str, dict[str, Any]], list[str]
 def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
     """A line for each set of cores or GPUs that only R has, or only the hardware."""
     found: dict[tuple[str, str, str], int] = {}
+    entry_of = {rank: entry for entry in R.entries for rank in idset.iterate(entry.ranks)}
     for kind in kinds:
         machine = kind.node.machine
         gpus = idset.from_ids(gpu.id for gpu in machine.gpus)
-        for entry in R.entries:
+        rest = kind.ranks
+        while rest:
+            entry = entry_of[idset.lowest(rest)]
             ranks = entry.ranks & kind.ranks
+            rest &= ~ranks
             for what, in_r, there in (
                 ("cores", entry.cores, machine.cores),
                 ("gpus", entry.gpus, gpus),
@@ -184,7 +188,7 @@ def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
                     (in_r & ~there, "in R but not in the hardware"),
                     (there & ~in_r, "in the hardware but not in R"),
                 ):
-                    if ranks and more:
+                    if more:
                         name = (what, idset.encode(more), verdict)
                         found[name] = found.get(name, 0) | ranks
     return [
@@ -202,23 +206,21 @@ def _odd_hosts(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
     if len(kinds) < 2 or not R.hosts:
         return []
     host_of = dict(zip(idset.iterate(R.mask), R.hosts))
-    families: dict[str, list[list[str]]] = {}
+    families: dict[str, dict[int, list[str]]] = {}
     for i, kind in enumerate(kinds):
         for rank in idset.iterate(kind.ranks):
             host = host_of[rank]
             prefix = _NUMBER_AT_END.sub("", host)
-            groups = families.setdefault(prefix, [[] for _ in kinds])
-            groups[i].append(host)
+            families.setdefault(prefix, {}).setdefault(i, []).append(host)
     warnings = []
     for prefix, groups in families.items():
-        usual = max(range(len(groups)), key=lambda i: len(groups[i]))
-        hosts = [host for group in groups for host in group]
+        usual = max(groups, key=lambda i: len(groups[i]))
+        hosts = [host for group in groups.values() for host in group]
         if 2 * len(groups[usual]) <= len(hosts):
-            kinds_of = sum(map(bool, groups))
-            warnings.append(f"{_hosts(hosts)} have {kinds_of} different topos: BIOS settings?")
+            warnings.append(f"{_hosts(hosts)} have {len(groups)} different topos: BIOS settings?")
             continue
-        for i, odd in enumerate(groups):
-            if odd and i != usual:
+        for i, odd in groups.items():
+            if i != usual:
                 warnings.append(
                     f"{_hosts(odd)} has {outline(kinds[i].node.topo)}, but most hosts called "
                     f"{prefix}N have {outline(kinds[usual].node.topo)}: another BIOS setting?"

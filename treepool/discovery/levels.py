@@ -55,7 +55,7 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
     for gpu in machine.gpus:
         _place_gpu(root, gpu, warnings)
     for region in machine.regions:
-        if region.kind == "numa":
+        if region.memory:
             _around(root, region.cores).memory += region.memory
     for far in machine.far_memory:
         tiers = _around(root, far.cores).tiers

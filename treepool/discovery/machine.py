@@ -52,7 +52,8 @@ def gib(size: int) -> int:
 class Region:
     """One object that holds cores: a package, die, NUMA node, group or L3 cache.
 
-    ``kind`` is one of KINDS. ``memory`` is the memory of a NUMA node, 0 for any other kind.
+    ``kind`` is one of KINDS. ``memory`` is that of a NUMA node, or of any region, or the whole
+    ``node``, of which the source knows no NUMA nodes; otherwise 0.
     """
 
     kind: str
