@@ -4,11 +4,11 @@ import re
 import subprocess
 import sys
 
-import attrs
 import pytest
+from guide import NODE, PREPARE, SOMEBODY, System, steps, write
 
 from broker import REPOSITORY
-from hwlocfile import Device, Made
+from features import DEFAULT_SCHEDULER, HAS_FLUXION
 from private import Machine, after_login, needs_private_machine
 
 GUIDE = (REPOSITORY / "doc" / "admin.md").read_text()
@@ -16,96 +16,11 @@ GUIDE = (REPOSITORY / "doc" / "admin.md").read_text()
 #: The section whose table has commands.
 TABLE = "Is it working?"
 
-#: Restarts of the system instance, and from where on the reader is an ordinary user.
-RESTART = "<!-- the test restarts Flux -->"
+#: From where on the reader is an ordinary user.
 AS_USER = "## Without root"
 
-#: Both nodes of the guide are this machine, whatever their names are and how many cores it has.
-#: What the reader installs is this checkout; SOMEBODY has a home.
-PREPARE = """
-mkdir -p /etc/flux/system/conf.d /var/somebody
-printf '[resource]\\nnoverify = true\\n' >/etc/flux/system/conf.d/zz-test.toml
-echo 'shell.options["cpu-affinity"] = "off"' >/etc/flux/shell/lua.d/zz-test.lua
-cp -r {wheels} /var/wheels
-chmod -R a+rX /var/wheels; chmod 777 /var/somebody
-flux start flux submit --dry-run true
-"""
-
-#: The nodes of the guide: two sockets of two NUMA domains with four cores each.
-NODE = Made(
-    devices=[
-        Device("0000:41:00.0", 0, backends=[("nvml0", "NVML")]),
-        Device("0000:c1:00.0", 3, backends=[("nvml1", "NVML")]),
-    ]
-)
-
-SOMEBODY = 12345
-
-
-@attrs.frozen
-class Step:
-    """A file, or commands, with the heading that they are under."""
-
-    heading: str
-    kind: str
-    text: str
-
-
-def steps(guide):
-    """What the guide has the reader do, in order."""
-    heading, found = "", []
-    cell = r"\| `((?:flux|treepool) [^`\n]*)` \|"
-    parts = rf"^(## [^\n]*)$|^```(\w*)\n(.*?)^```$|^({re.escape(RESTART)})$|{cell}"
-    for match in re.finditer(parts, guide, re.M | re.S):
-        title, language, block, restart, cell = match.groups()
-        if title:
-            heading = title[3:]
-        elif restart:
-            found.append(Step(heading, "restart", ""))
-        elif language == "sh" or (language == "toml" and block.startswith("# /")):  # a file
-            found.append(Step(heading, language, block))
-        elif cell and heading == TABLE:
-            found.append(Step(heading, "sh", cell.replace("\\|", "|")))
-    return found
-
-
-STEPS = steps(GUIDE)
+STEPS = steps(GUIDE, TABLE)
 COMMANDS = [step for step in STEPS if step.kind == "sh"]
-
-
-class System:
-    """The system instance of *machine*: two brokers that take themselves for nodes of the guide."""
-
-    def __init__(self, machine, xml):
-        self.machine, self.process = machine, None
-        self.env = {
-            **after_login(),
-            "FLUX_HWLOC_XMLFILE": str(xml),
-            "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1",
-        }
-
-    def restart(self):
-        self.stop()
-        start = "exec flux start --test-size=2 --test-hosts='node[0-1]' --test-exit-mode=leader"
-        conf = "--config-path=/etc/flux/system/conf.d"
-        self.process = subprocess.Popen(
-            self.machine.command(f"{start} {conf} sh -c 'echo $FLUX_URI; exec cat'"),
-            env=self.env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.uri = self.process.stdout.readline().strip()
-        assert self.uri
-
-    def stop(self):
-        if self.process:
-            self.process.communicate(timeout=60)
-
-    def run(self, step, env):
-        if self.process and step.heading != "Try it":
-            env = {**env, "FLUX_URI": self.uri}
-        return self.machine.run(step.text, env=env)
 
 
 @pytest.fixture(scope="module")
@@ -127,13 +42,14 @@ def walk(tmp_path_factory):
             if step.kind == "restart":
                 system.restart()
             elif step.kind == "toml":
-                path = step.text.splitlines()[0][2:]
-                machine.sh(f"cat >{path} <<'END'\n{step.text}\nEND")
+                write(machine, step)
             elif step.heading.startswith(AS_USER[3:]):
                 user = {**env, "HOME": "/var/somebody"}
                 done[step] = machine.run(step.text, env=user, user=SOMEBODY)
+            elif step.heading == "Try it":
+                done[step] = machine.run(step.text, env=env)
             else:
-                done[step] = system.run(step, env)
+                done[step] = system.run(step.text, env)
             if step.heading == "Removal":
                 done["left"] = sorted(set(machine.changed()) - set(before))
         system.stop()
@@ -160,6 +76,10 @@ def test_check_prints_what_the_guide_shows(walk):
     def anywhere(text):
         """*text* as of any version of all, wherever Flux's Python is."""
         text = re.sub(r"\d+\.\d+\.\d+(-\d+-g\w+)?", "N", text)
+        if HAS_FLUXION:  # doc/fluxion.md shows what is different
+            text = text.replace(f"{DEFAULT_SCHEDULER}, sched", "sched")
+            text = text.replace(" where R has a key of treepool's, else " + DEFAULT_SCHEDULER, "")
+            text = text.replace(DEFAULT_SCHEDULER, "sched-simple")
         return re.sub(r"(?m)^(Flux's Python .*: ).*", r"\1PATH", text)
 
     assert anywhere(said(walk, "Install", 1)) == anywhere(shown)
@@ -172,7 +92,7 @@ def test_a_job_of_the_trial_runs(walk):
 
 
 def test_a_live_instance_is_switched_and_switched_back(walk):
-    assert "sched-simple" not in said(walk, "Switch a running instance")
+    assert DEFAULT_SCHEDULER not in said(walk, "Switch a running instance")
     assert "2 nodes" in said(walk, "Switch a running instance")
 
 

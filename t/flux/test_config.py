@@ -267,6 +267,24 @@ def test_of_files_with_the_same_key_the_one_that_counts_is_named(instance):
     assert f"{last}: sched-treepool.policy: best: known are" in instance.log()
 
 
+def test_an_option_is_tried_and_a_mistake_in_it_named_while_the_old_one_stays(instance):
+    """As README does it, and doc/admin.md says."""
+    mistake = instance.run("config", "load", stdin='sched-treepool.policy = "eazy"')
+    assert mistake.returncode == 1
+    assert "sched-treepool.policy: eazy: known are fifo, easy, conserv" in mistake.stderr
+    assert instance.stats()["policy"] == "easy"
+    instance.flux("config", "load", stdin='sched-treepool.policy = "conservative"')
+    assert instance.stats()["policy"] == "conservative"
+
+
+def test_a_mistake_in_an_argument_leaves_no_scheduler_and_the_log_names_it(instance):
+    done = instance.run("module", "reload", "sched-treepool", "policy=eazy")
+    assert (done.returncode, "Invalid argument" in done.stderr) == (1, True)
+    (line,) = (line for line in instance.log().splitlines() if "sched-treepool.err" in line)
+    assert line.endswith(": policy=eazy: known are fifo, easy, conservative (did you mean 'easy'?)")
+    assert "sched" not in instance.flux("module", "list").replace("scheduler", "")
+
+
 def test_what_was_loaded_without_a_file_names_none(instance):
     conf = json.dumps({"queues": {"batch": {}, "debug": {}}, "sched-treepool": {"policy": "best"}})
     done = instance.run("config", "load", stdin=conf)

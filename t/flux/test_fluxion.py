@@ -1,6 +1,7 @@
 """treepool beside Fluxion, which is the scheduler of an instance that chooses none."""
 
 import json
+import re
 import socket
 import subprocess
 
@@ -227,3 +228,43 @@ def test_an_instance_inside_a_job_has_fluxion_where_r_has_its_key(tmp_path):
     path.write_text(with_graph(R))
     with start(f"resource.path={path}", "resource.noverify=true", CHOSEN) as instance:
         assert services(instance, *INSIDE)["sched"] == FLUXION
+
+
+# -- what is told
+
+
+def test_check_says_which_schedulers_there_are_and_which_one_starts(keyed):
+    done = keyed.run("treepool", "flux-env", "--check", timeout=120)
+    told = {line[:18].strip(): line[19:] for line in done.stdout.splitlines()}
+    assert told["schedulers"].split(", ")[:2] == [FLUXION, "sched-simple"]
+    assert told["an instance"] == f"starts {FLUXION}, unless its configuration names another one"
+    inside = f"starts sched-simple where R has a key of treepool's, else {FLUXION}"
+    assert told["inside a job"] == inside
+    assert told["this instance"].startswith("sched-treepool ")
+
+
+def test_commands_say_that_another_scheduler_runs_and_how_to_have_treepool(tmp_path):
+    other = f"this instance runs {FLUXION}, not sched-treepool (for an instance that does: "
+    with start(*lines(tmp_path / "R", None)) as instance:
+        job = instance.submit("-n1", "-c8", "--wait-event=alloc")
+        waits = instance.submit("-n1")
+        for words in (["status"], ["show", "--instance"]):
+            assert f"\n{other}" in instance.flux("treepool", *words)
+        assert f"\n     {other}" in instance.run("treepool", "explain", "--job", waits).stdout
+        assert other not in instance.flux("treepool", "explain", "--job", job)
+        taken = instance.run("treepool", "snapshot", tmp_path / "taken")
+        assert taken.returncode == 0
+        assert taken.stderr.startswith(f"treepool snapshot: note: {other}")
+        for words in (
+            ["explain", "--instance", "slot/core"],
+            ["window", "list"],
+            ["status", "--user"],
+        ):
+            done = instance.run("treepool", *words)
+            assert done.returncode != 0
+            assert done.stderr.startswith(f"treepool {words[0]}: {other}")
+            assert done.stderr.count("\n") == 1
+        (how,) = re.findall(r": (flux alloc [^)]*)\)", done.stderr)
+        instance.flux("cancel", "--all")
+        words = (*how.split()[1:], "-o", "cpu-affinity=off", "flux", "treepool", "status")
+        assert "not sched-treepool" not in instance.flux(*words)

@@ -273,7 +273,9 @@ def test_another_scheduler_has_no_windows(two):
     try:
         done = window(two, "list")
         assert done.returncode == 2
-        told = "treepool window: this instance does not run sched-treepool (flux module list"
+        told = (
+            "treepool window: this instance runs sched-simple, not sched-treepool (for an instance"
+        )
         assert done.stderr.startswith(told) and done.stderr.count("\n") == 1
     finally:
         two.load(*TREEPOOL)

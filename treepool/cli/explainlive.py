@@ -53,6 +53,11 @@ def explain_job(arguments: Namespace) -> int:
     else:
         now = time.time()
         out(*story(facts, now))
+        if facts.state == "SCHED" and facts.answer is None and facts.stopped is None:
+            with instance.asking():
+                other = client.other_scheduler()
+            if other:
+                out(f"     {other}")
         if window is not None:
             out(f"     it may not reach into {windows.line(window, now)}")
         _details(told, arguments.verbose)

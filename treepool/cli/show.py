@@ -113,6 +113,7 @@ def _show_instance(arguments: Namespace) -> int:
 
             head = about_instance()
     about = [windows.line(entry, time.time()) for entry in live.windows]
+    about += [live.other] if live.other else []
     _write(arguments, picture, shownodes.chosen(arguments, picture, named), about, head)
     return DONE
 

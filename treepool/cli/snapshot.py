@@ -38,12 +38,14 @@ def define(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     with instance.asking():
-        from treepool.flux import snapshot
+        from treepool.flux import client, snapshot
 
-        taken = snapshot.now(arguments.names)
+        taken, other = snapshot.now(arguments.names), client.other_scheduler()
     files.write_text(arguments.file, taken.text)
     if arguments.file != "-":
         out(f"{arguments.file}: {taken.summary}")
+    if other:
+        complain("treepool snapshot", f"note: {other}")
     if taken.unreadable:
         number = count(taken.unreadable, "job")
         missing = f"warning: {number} that you may not read wait, too: only their number is told"

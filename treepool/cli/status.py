@@ -133,6 +133,8 @@ def _text(arguments: Namespace) -> Iterator[Line]:
     yield picture.totals.line
     if live.stopped is not None:
         yield f"{live.stopped}: no job starts"
+    if live.other:
+        yield live.other
     kept = status.cores_kept(live.pool)
     if kept:
         yield f"{words.count(kept, 'free core')} kept for jobs with GPUs"

@@ -37,8 +37,12 @@ TOPIC = "sched-treepool."
 #: Seconds that the scheduler may take for each answer.
 PATIENCE = 60.0
 
-#: Why nobody answers.
-_ABSENT = "this instance does not run sched-treepool"
+#: The module that answers.
+_OURS = "sched-treepool"
+
+#: How a user gets what another scheduler does not have, and how an administrator where none runs.
+_OWN = "for an instance that does: flux alloc -N1 --conf=modules.alternatives.sched=sched-treepool"
+_LOAD = "an administrator loads one: flux module load sched-treepool"
 
 #: A text that must be ISO 8601: Flux reads 2027-01-01T25:00 as 20:27 of the same day.
 _BEGINS_AS_ISO = re.compile(r"\d{4}-\S*")
@@ -112,26 +116,48 @@ def answers(handle: Any, name: str) -> Iterator[Any]:
         future.reset()
 
 
-def unasked(handle: Any) -> str:
-    """Why sched-treepool has no answer: it does not run, or is too old for the question."""
+def other_scheduler() -> str:
+    """Which scheduler runs in place of sched-treepool, and how to have that; "" if that runs.
+
+    Raises OSError.
+    """
+    name = _scheduler(connected())
+    return "" if name == _OURS else "{} ({})".format(*_absent(name))
+
+
+def _scheduler(handle: Any) -> str:
+    """The module that is the scheduler, "" if none is loaded."""
+    modules = handle.rpc("module.list", nodeid=0).get()["mods"]
+    return next((str(m["name"]) for m in modules if "sched" in m["services"]), "")
+
+
+def _absent(name: str) -> tuple[str, str]:
+    """What to say where *name* is the scheduler, and what then helps."""
+    if not name:
+        return "this instance has no scheduler", _LOAD
+    if name == _OURS:
+        return f"{name} has just been loaded", "ask again"
+    return f"this instance runs {name:.40}, not {_OURS}", _OWN
+
+
+def unasked(handle: Any) -> tuple[str, str]:
+    """Why sched-treepool has no answer: it does not run, or is too old; and what then helps."""
     try:
         version = handle.rpc(f"{TOPIC}stats-get", nodeid=0).wait_for(PATIENCE).get()["version"]
     except OSError as e:
         if e.errno == errno.ENOSYS:
-            return _ABSENT
+            return _absent(_scheduler(handle))
         version = ""  # it is there, and refuses to tell this user
     except (KeyError, TypeError):
         version = "0.1"  # no other version leaves it out
     name = f"sched-treepool {version:.40}".rstrip()
-    return f"this instance runs {name}, which does not know what this command asks"
+    why = f"this instance runs {name}, which does not know what this command asks"
+    return why, "flux module reload sched-treepool loads the installed version"
 
 
 def _explained(handle: Any, error: OSError) -> OSError:
     if error.errno == errno.ENOSYS:
-        why = unasked(handle)
-        hint = "flux module list names its scheduler"
-        if why != _ABSENT:
-            hint = "flux module reload sched-treepool loads the installed version"
+        why, hint = unasked(handle)
         return OSError(errno.ENOSYS, f"{why} ({hint})")
     if error.errno == errno.ETIMEDOUT:
         return OSError(errno.ETIMEDOUT, f"sched-treepool did not answer in {PATIENCE:.0f} seconds")

@@ -12,8 +12,8 @@ from typing import Any, Iterable, Iterator, Mapping, Optional
 
 import attrs
 
-from treepool.errors import InvalidInput
-from treepool.flux import site
+from treepool.errors import InvalidInput, SetupError
+from treepool.flux import schedulers, site
 from treepool.flux.install import Installed, unreadable
 from treepool.flux.site import FluxSite
 from treepool.rfc import document
@@ -57,13 +57,16 @@ def findings(installed: Installed, flux: FluxSite, env: Mapping[str, str]) -> It
     files += [path / "modprobe.d" / "treepool.toml" for path in more]
     yield _place("modprobe", _first(files), installed)
     scripts = [flux.rc1 / "treepool.py", *(path / "rc1.d" / "treepool.py" for path in more)]
+    script = _first(scripts)
     if flux.reads_rc1:
-        yield _place("start inside jobs", _first(scripts), installed)
+        yield _place("start inside jobs", script, installed)
     else:
-        older = "this Flux reads no modprobe/rc1.d: beside Fluxion, configure a scheduler there"
-        yield Finding("start inside jobs", older)
+        yield Finding(
+            "start inside jobs", "this Flux is older than 0.77, which reads modprobe/rc1.d"
+        )
     yield _place("pool of a key", flux.pool, installed)
     yield from _harm(installed, env)
+    yield from _schedulers(flux, env, flux.reads_rc1 and script is not None)
     yield from _feasibility(flux)
     yield from _instance(flux, installed)
 
@@ -104,6 +107,40 @@ def _harm(installed: Installed, env: Mapping[str, str]) -> Iterator[Finding]:
         libraries = installed.home / "libraries"
         for directory in unreadable(installed.home, installed.package, libraries.resolve()):
             yield Finding("modes", str(directory), "other users cannot read it")
+
+
+def _schedulers(flux: FluxSite, env: Mapping[str, str], chooses: bool) -> Iterator[Finding]:
+    """Which schedulers there are, and which one instances start.
+
+    *chooses* says whether Flux finds rc1.d/treepool.py.
+    """
+    own = [flux.modprobe.parent, flux.configuration / "modprobe"]
+    path = _paths(env, "FLUX_MODPROBE_PATH") if "FLUX_MODPROBE_PATH" in env else own
+    path += _paths(env, "FLUX_MODPROBE_PATH_APPEND")
+    files = [file for place in path for file in sorted(place.glob("modprobe.d/*.toml"))]
+    try:
+        found = schedulers.installed([flux.modprobe.parent / "modprobe.toml", *files])
+    except SetupError as e:
+        yield Finding("schedulers", f"not known: {e}")
+        return
+    if not found:
+        yield Finding("schedulers", "", "none is found")
+        return
+    first, *_ = found
+    yield Finding("schedulers", ", ".join(found))
+    yield Finding("an instance", f"starts {first}, unless its configuration names another one")
+    words = ("config", "get", "--config-path=system", "--default={}", "modules")
+    named = schedulers.chosen(_table(_ask(str(flux.command), *words)))
+    if named is not None:
+        yield Finding("system instance", f"starts {named}, which its configuration names")
+    inside = f"starts {first}"
+    if first.startswith(schedulers.FLUXION):
+        others = [name for name in found if not name.startswith(schedulers.FLUXION)]
+        if chooses and others:
+            inside = f"starts {others[0]} where R has a key of treepool's, else {first}"
+        else:
+            inside += ", which cannot start where R has a key of treepool's"
+    yield Finding("inside a job", inside)
 
 
 def _feasibility(flux: FluxSite) -> Iterator[Finding]:

@@ -57,7 +57,8 @@ class Live:
     user may not see. ``held_back`` is in short form what the scheduler holds back for jobs whose R
     it cannot read. ``windows`` are those that are not over. ``rules`` has the policy and the depth
     of queues, and as "" those of all others. Only sched-treepool has these three. ``stopped`` says
-    why no job starts at all, None if jobs do.
+    why no job starts at all, None if jobs do; ``other`` which other scheduler starts them, if one
+    does.
     """
 
     pool: Pool
@@ -68,6 +69,7 @@ class Live:
     drains: tuple[Drained, ...] = ()
     rules: Mapping[str, Any] = attrs.field(factory=dict)
     stopped: Optional[str] = None
+    other: str = ""
 
     @classmethod
     def now(cls, waiting: bool = False) -> Live:
@@ -82,9 +84,11 @@ class Live:
         asked = _asked(handle)
         jobs = sorted(listed.get_jobs(), key=lambda job: int(job["id"]))
         rules: Mapping[str, Any] = {}
+        other = ""
         if asked is None:
             R, scheduled = _resources(handle)
             stopped = None if scheduled else NO_SCHEDULER
+            other = client.other_scheduler() if scheduled else ""
             pool = Pool(R)
             held = _held(handle, [job["id"] for job in jobs if "t_run" in job])
             ends = {int(job["id"]): float(job.get("expiration", 0)) for job in jobs}
@@ -111,7 +115,7 @@ class Live:
         jobs_now = tuple(_job(job, held) for job in jobs)
         kept = short_form(held.get(HELD_BACK, ()))
         drains = drained_in(reasons, pool)
-        return cls(pool, jobs_now, drained, windows, kept, drains, rules, stopped)
+        return cls(pool, jobs_now, drained, windows, kept, drains, rules, stopped, other)
 
     @property
     def picture(self) -> Picture:
@@ -213,7 +217,8 @@ def _resources(handle: Any) -> tuple[ResourceSet, bool]:
         return resources(handle), True
     except OSError as e:
         if e.errno == errno.EPERM:
-            text = f"{client.unasked(handle)}, and only its owner may read it otherwise"
+            why, hint = client.unasked(handle)
+            text = f"{why}, and only its owner may read it otherwise ({hint})"
             raise OSError(errno.EPERM, text) from None
         if e.errno == errno.ENOSYS:
             return resources(handle), False

@@ -41,8 +41,8 @@ print(json.dumps([sys.executable, sys.version.split()[0], pool and pool.origin])
 class FluxSite:
     """A Flux: its ``command`` and version, its Python, and the directories in which it looks.
 
-    ``libraries`` has Flux's own Python modules. ``pool`` is the file that its Python loads as
-    module TreePool, None if there is none.
+    ``libraries`` has Flux's own Python modules, ``configuration`` the site's files. ``pool`` is the
+    file that its Python loads as module TreePool, None if there is none.
     """
 
     command: Path
@@ -56,6 +56,7 @@ class FluxSite:
     plugins: Path
     modprobe: Path
     rc1: Path
+    configuration: Path
     help: Path
 
     @property
@@ -74,9 +75,9 @@ class FluxSite:
         found = shutil.which("flux")
         if found is None:
             raise SetupError("flux is not on the PATH")
-        names = ("module_path", "exec_path", "python_path", "libexecdir", "datadir")
+        names = ("module_path", "exec_path", "python_path", "libexecdir", "datadir", "confdir")
         paths = [_first(_flux(found, "config", "builtin", name)) for name in names]
-        modules, commands, libraries, libexec, data = paths
+        modules, commands, libraries, libexec, data, configuration = paths
         said = _flux(found, "version")
         version = next((w[1] for w in map(str.split, said.splitlines()) if "core" in w[0]), "?")
         try:
@@ -95,6 +96,7 @@ class FluxSite:
             plugins=libexec / "cli" / "plugins",
             modprobe=data / "modprobe" / "modprobe.d",
             rc1=libexec / "modprobe" / "rc1.d",
+            configuration=configuration,
             help=data / "help.d",
         )
 

@@ -1,0 +1,105 @@
+"""Guides for administrators, as tests: what they have the reader do, and a machine to do it on."""
+
+import re
+import subprocess
+
+import attrs
+
+from hwlocfile import Device, Made
+from private import after_login
+
+#: Restarts of the system instance.
+RESTART = "<!-- the test restarts Flux -->"
+
+#: Both nodes of the guides are this machine, whatever their names are and how many cores it has.
+#: Flux's configuration is in /etc, wherever it was built for. What the reader installs is this
+#: checkout; SOMEBODY has a home.
+PREPARE = """
+conf=$(flux config builtin confdir)
+mkdir -p /etc/flux/system/conf.d /var/somebody $conf/system
+[ -e $conf/system/conf.d ] || ln -s /etc/flux/system/conf.d $conf/system/conf.d
+printf '[resource]\\nnoverify = true\\n' >/etc/flux/system/conf.d/zz-test.toml
+echo 'shell.options["cpu-affinity"] = "off"' >$conf/shell/lua.d/zz-test.lua
+cp -r {wheels} /var/wheels
+chmod -R a+rX /var/wheels; chmod 777 /var/somebody
+flux start flux submit --dry-run true
+"""
+
+#: The nodes of the guides: two sockets of two NUMA domains with four cores each.
+NODE = Made(
+    devices=[
+        Device("0000:41:00.0", 0, backends=[("nvml0", "NVML")]),
+        Device("0000:c1:00.0", 3, backends=[("nvml1", "NVML")]),
+    ]
+)
+
+SOMEBODY = 12345
+
+
+@attrs.frozen
+class Step:
+    """A file, or commands, with the heading that they are under."""
+
+    heading: str
+    kind: str
+    text: str
+
+
+def steps(guide, table=""):
+    """What *guide* has the reader do, in order; section *table* has commands in a table."""
+    heading, found = "", []
+    cell = r"\| `((?:flux|treepool) [^`\n]*)` \|"
+    parts = rf"^(## [^\n]*)$|^```(\w*)\n(.*?)^```$|^({re.escape(RESTART)})$|{cell}"
+    for match in re.finditer(parts, guide, re.M | re.S):
+        title, language, block, restart, cell = match.groups()
+        if title:
+            heading = title[3:]
+        elif restart:
+            found.append(Step(heading, "restart", ""))
+        elif language == "sh" or (language == "toml" and block.startswith("# /")):  # a file
+            found.append(Step(heading, language, block))
+        elif cell and heading == table:
+            found.append(Step(heading, "sh", cell.replace("\\|", "|")))
+    return found
+
+
+def write(machine, step):
+    """Write the file of *step*, whose first line names it."""
+    path = step.text.splitlines()[0][2:]
+    machine.sh(f"cat >{path} <<'END'\n{step.text}\nEND")
+
+
+class System:
+    """The system instance of *machine*: two brokers that take themselves for nodes of the guide."""
+
+    def __init__(self, machine, xml):
+        self.machine, self.process = machine, None
+        self.env = {
+            **after_login(),
+            "FLUX_HWLOC_XMLFILE": str(xml),
+            "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1",
+        }
+
+    def restart(self):
+        self.stop()
+        start = "exec flux start --test-size=2 --test-hosts='node[0-1]' --test-exit-mode=leader"
+        conf = "--config-path=/etc/flux/system/conf.d"
+        self.process = subprocess.Popen(
+            self.machine.command(f"{start} {conf} sh -c 'echo $FLUX_URI; exec cat'"),
+            env=self.env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.uri = self.process.stdout.readline().strip()
+        assert self.uri
+
+    def stop(self):
+        if self.process:
+            self.process.communicate(timeout=60)
+
+    def run(self, script, env):
+        """The finished process of *script*, from the first start on in the instance."""
+        if self.process:
+            env = {**env, "FLUX_URI": self.uri}
+        return self.machine.run(script, env=env)
