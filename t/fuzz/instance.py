@@ -44,6 +44,7 @@ def pretend(monkeypatch, name):
         drains=(Drained((2,), (HOSTS[2],), name),),
         rules={name: {"policy": "fifo", "depth": 1}},
         stopped="no scheduler is loaded",
+        other=name,
         picture=Picture.of(pool, [running.job], drained=4),
     )
     answer = {**WAITS, "reason": name, "subject": name, "queue": name, "policy": name}
@@ -57,6 +58,7 @@ def pretend(monkeypatch, name):
         connected=lambda: None,
         ask=lambda handle, question, payload=None: NUMBERS if question == "numbers" else answer,
         totals=lambda handle, users=False: totals,
+        other_scheduler=lambda: name,
         user_name=lambda _: name,
         job_id=lambda _: 1,
         facts=lambda jobid, called: (
