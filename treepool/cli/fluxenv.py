@@ -3,8 +3,9 @@ Flux then has the scheduler module sched-treepool, "flux treepool", options of "
 submit" such as --locality, the pool class that scheduling keys name, and the command
 treepool. treepool stays where pip put it: Flux finds it by links. The Python of users
 and jobs does not change. Each instance still chooses its scheduler by its
-configuration: modules.alternatives.sched. To upgrade, upgrade it with pip and install
-again.
+configuration: modules.alternatives.sched. Where Fluxion is installed, one whose R has
+a scheduling key starts without it, because Fluxion cannot read that. To upgrade,
+upgrade it with pip and install again.
 
 With --prefix, the links are in a directory of your own. Without --install,
 --uninstall or --check, print the variables with which Flux finds them there. Where
