@@ -9,6 +9,8 @@ import pytest
 
 from broker import REPOSITORY, Instance
 from documents import blocks
+from features import HAS_FLUXION
+from fluxiongraph import two_racks
 
 PAGES = ("encode", "fabric", "questions", "requests")
 
@@ -32,6 +34,17 @@ R = {
         "expiration": 0.0,
         "nodelist": ["n[0-115]"],
     },
+}
+
+#: The R of a site that runs Fluxion.
+OF_FLUXION = {
+    **R,
+    "execution": {
+        **R["execution"],
+        "R_lite": [{"rank": "0-3", "children": {"core": "0-7", "gpu": "0-1"}}],
+        "nodelist": ["n[0-3]"],
+    },
+    "scheduling": two_racks(),
 }
 
 
@@ -70,7 +83,12 @@ def test_there_are_commands():
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
 def test_a_command_of_a_guide_does_what_it_says(here, instance, page, command):
     if "-R R.json" in command:
-        (here / "R.json").write_text(json.dumps(R))
+        of_fluxion = command.startswith("treepool encode -R")
+        (here / "R.json").write_text(json.dumps(OF_FLUXION if of_fluxion else R))
+    if "flat.json" in command:
+        if not HAS_FLUXION:
+            pytest.skip("Fluxion (flux-sched) is not installed: its graph was NOT read")
+        (here / "flat.json").write_text(json.dumps(R))
     if '"id": 1}' in command:
         job = instance.flux("job", "id", "--to=dec", instance.submit("-n1"))
         command = command.replace('"id": 1}', f'"id": {job}}}')

@@ -66,7 +66,8 @@ def test_the_other_ranks_keep_the_topo_that_is_theirs(four, words):
     assert [four.placed(job) for job in jobs] == [[("1", "0-3", "0")], [("1", "4-7", "1")]]
     job = four.shape("slot=1/socket/[core=6;gpu=1]")
     assert four.placed(job) == [("2", "0-5", "0")]
-    assert four.R(job)["scheduling"]["children"] == [{"ranks": "2", "topo": {"socket": SOCKET}}]
+    (entry,) = four.R(job)["scheduling"]["children"]
+    assert (entry["ranks"], entry["topo"]) == ("2", {"socket": SOCKET})
     assert four.placed(four.submit("-N1", "-n1", "--exclusive")) == [("3", "0-7", "0-1")]
     four.cancel_all()
 
