@@ -147,7 +147,7 @@ def test_with_every_rank_excluded_the_scheduler_lives_and_denies(four, words):
 def test_nobody_gets_the_nodes_of_a_job_that_ends_because_one_is_excluded_until_it_is_over(four):
     four.load("sched-treepool")
     exclude(four, "")
-    stubborn = "trap '' TERM; for i in 1 2 3 4 5 6; do sleep 0.5; done"
+    stubborn = "trap '' TERM; for i in $(seq 12); do sleep 0.5; done"
     job = four.flux("submit", "-N4", "-n4", "--exclusive", "sh", "-c", stubborn)
     four.wait(job, "shell.start", path="guest.exec.eventlog")
     after = four.submit("-N3", "-n3", "--exclusive")
@@ -185,4 +185,5 @@ def test_in_an_instance_inside_a_job_its_own_ranks_are_excluded(four, outer, hos
     job = json.loads(next(line for line in told.splitlines() if line.startswith("{")))
     assert job["execution"]["R_lite"] == [{"rank": "1", "children": {"core": "0-5"}}]
     assert job["execution"]["nodelist"] == [host]
-    assert job["scheduling"]["children"] == [{"ranks": "1", "topo": {"socket": SOCKET}}]
+    (entry,) = job["scheduling"]["children"]
+    assert (entry["ranks"], entry["topo"]) == ("1", {"socket": SOCKET})

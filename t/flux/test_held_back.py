@@ -138,7 +138,7 @@ def test_a_job_whose_R_says_that_it_has_what_another_has(four):
 
 
 def test_the_nodes_of_a_job_that_ends_because_of_a_reload_outlast_another_reload(four):
-    stubborn = "trap '' TERM; for i in 1 2 3 4 5 6 7 8; do sleep 0.5; done"
+    stubborn = "trap '' TERM; for i in $(seq 12); do sleep 0.5; done"
     job = four.flux("submit", "-N1", "-n1", "--exclusive", "sh", "-c", stubborn)
     four.wait(job, "shell.start", path="guest.exec.eventlog")
     R = four.R(job)
