@@ -168,9 +168,10 @@ def test_where_nothing_is_found_check_says_what_to_do(venv, tmp_path):
 
 def test_what_is_there_and_is_not_treepool_s_is_left_alone(tmp_path):
     (tmp_path / "lib" / "treepool").mkdir(parents=True)
+    (tmp_path / "lib" / "treepool" / "theirs").touch()
     result = command("--install", "--prefix", tmp_path)
     assert result.is_one_line_error("exists, and is not treepool's")
-    assert tree(tmp_path) == ["lib", "lib/treepool"]
+    assert tree(tmp_path) == ["lib", "lib/treepool", "lib/treepool/theirs"]
 
 
 def test_what_is_above_a_prefix_stays(tmp_path):
@@ -244,7 +245,7 @@ def test_what_an_interruption_leaves_is_known_to_the_next_command(tmp_path, lost
 
 def test_a_first_installation_that_fails_leaves_nothing(tmp_path):
     (tmp_path / "bin" / ".treepool.new").mkdir(parents=True)
-    assert command("--install", "--prefix", tmp_path).is_one_line_error(".treepool.new")
+    assert command("--install", "--prefix", tmp_path).is_one_line_error("bin/treepool")
     assert tree(tmp_path) == ["bin", "bin/.treepool.new"]
 
 
@@ -252,7 +253,7 @@ def test_a_link_that_cannot_be_made_is_one_line(tmp_path):
     assert command("--install", "--prefix", tmp_path).status == 0
     (tmp_path / "bin" / ".treepool.new").mkdir()
     result = command("--install", "--prefix", tmp_path)
-    assert result.is_one_line_error(".treepool.new")
+    assert result.is_one_line_error("bin/treepool")
     assert "output" not in result.err
 
 
