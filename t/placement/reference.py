@@ -1185,12 +1185,16 @@ def serve_above(
                 hosted = 1
             elif want.units.maximum is not None:
                 hosted = min(hosted, want.units.maximum)
-            keys = {(unit.slots, unit.local) for unit in given}
+            slots = {unit.slots for unit in given}
             if want.nodes is not None:
-                keys = {(sum(u.slots for u in given), all(u.local for u in given))}
+                slots = {sum(unit.slots for unit in given)}
+            # Whether slots are local or split is for the order of the policy to say; but a node
+            # has two places in it if only some of its units are local.
+            places = 1 if want.nodes is not None else len({unit.local for unit in given})
             local = all(unit.local for unit in given)
             first = Unit(hosted, local, None, rank in split)
-            return sorted(keys), len(given), order(policy, first, nodes[rank].root, free[rank], 0)
+            stands = order(policy, first, nodes[rank].root, free[rank], 0)
+            return sorted(slots), len(given), places, stands
 
         given = offers[rank].units[: alone.number]
         if want.nodes is None and len({(unit.slots, unit.local) for unit in given}) > 1:

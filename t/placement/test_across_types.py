@@ -131,3 +131,19 @@ def test_every_job_on_several_types_gets_what_the_reference_says(data):
             slot = random.vertex("node", data.draw(random.some(1, 2)), [slot])
         locality = data.draw(random.some("preferred", "preferred", "required", None))
         duel.do(random.Step("alloc", random.jobspec([slot], None, locality)))
+
+
+@pytest.mark.parametrize("policy", ["best-fit", "packing"])
+def test_a_slot_that_straddles_is_equal_to_one_that_would_not_on_another_type(policy):
+    """Rank 0 has 12 free cores in two NUMA domains of 8, and rank 2 has 12 in two of 7: 8 of them
+    are not in one domain, here or there. Rank 2 is below the switch without an idle node."""
+    R = pool_R(numas(8), numas(2), numas(7))
+    R["scheduling"]["fabric"] = {"switch": [{"ranks": "0-1"}, {"ranks": "2"}]}
+    taken = [("0", "0-1,8-9"), ("2", "0,7")]
+    entries = [{"rank": rank, "children": {"core": cores}} for rank, cores in taken]
+    execution = {"R_lite": entries, "nodelist": ["n[0,2]"], "starttime": 0.0, "expiration": 0.0}
+    occupied = {"version": 1, "execution": execution}
+    duel = Duel(random.History(R, "preferred", occupied, [], policy))
+    slot = random.vertex("slot", 1, [random.vertex("core", 8)])
+    duel.do(random.Step("alloc", random.jobspec([slot], None, "preferred")))
+    assert duel.pool.job(1).parts[0][0] == (2,)
