@@ -2,11 +2,14 @@
 
 import re
 import subprocess
+import sys
+from contextlib import contextmanager
 
 import attrs
 
+from broker import REPOSITORY
 from hwlocfile import Device, Made
-from private import after_login
+from private import Machine, after_login, needs_private_machine
 
 #: Restarts of the system instance.
 RESTART = "<!-- the test restarts Flux -->"
@@ -67,6 +70,23 @@ def write(machine, step):
     """Write the file of *step*, whose first line names it."""
     path = step.text.splitlines()[0][2:]
     machine.sh(f"cat >{path} <<'END'\n{step.text}\nEND")
+
+
+@contextmanager
+def prepared(folder):
+    """A private machine as readers have it, its system instance, and their environment.
+
+    What is kept of it is in *folder*.
+    """
+    needs_private_machine()
+    xml, wheels = folder / "node.xml", folder / "wheels"
+    xml.write_text(NODE.xml())
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "-w", str(wheels), str(REPOSITORY)]
+    subprocess.run(build, check=True, capture_output=True)
+    env = {**after_login(), "PIP_FIND_LINKS": "/var/wheels", "PIP_NO_INDEX": "1"}
+    with Machine(folder / "layers") as machine:
+        machine.sh(PREPARE.format(wheels=wheels))
+        yield machine, System(machine, xml), env
 
 
 class System:

@@ -1,15 +1,12 @@
 """doc/admin.md: its commands in order, as they are printed, on a private machine."""
 
 import re
-import subprocess
-import sys
 
 import pytest
-from guide import NODE, PREPARE, SOMEBODY, System, steps, write
+from guide import SOMEBODY, prepared, steps, write
 
 from broker import REPOSITORY
 from features import DEFAULT_SCHEDULER, HAS_FLUXION
-from private import Machine, after_login, needs_private_machine
 
 GUIDE = (REPOSITORY / "doc" / "admin.md").read_text()
 
@@ -26,18 +23,9 @@ COMMANDS = [step for step in STEPS if step.kind == "sh"]
 @pytest.fixture(scope="module")
 def walk(tmp_path_factory):
     """{step: the finished process of its commands}, and what of treepool is left where it goes."""
-    needs_private_machine()
-    here = tmp_path_factory.mktemp("admin")
-    xml, wheels = here / "node.xml", here / "wheels"
-    xml.write_text(NODE.xml())
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "-w", str(wheels), str(REPOSITORY)]
-    subprocess.run(build, check=True, capture_output=True)
-    env = {**after_login(), "PIP_FIND_LINKS": "/var/wheels", "PIP_NO_INDEX": "1"}
     done = {}
-    with Machine(here / "layers") as machine:
-        machine.sh(PREPARE.format(wheels=wheels))
+    with prepared(tmp_path_factory.mktemp("admin")) as (machine, system, env):
         before = machine.changed()
-        system = System(machine, xml)
         for step in STEPS:
             if step.kind == "restart":
                 system.restart()

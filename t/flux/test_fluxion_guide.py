@@ -1,15 +1,12 @@
 """doc/fluxion.md: its commands in order, as they are printed, on a private machine with Fluxion."""
 
 import re
-import subprocess
-import sys
 
 import pytest
-from guide import NODE, PREPARE, System, steps, write
+from guide import prepared, steps, write
 
 from broker import REPOSITORY
 from features import needs_fluxion
-from private import Machine, after_login, needs_private_machine
 
 pytestmark = needs_fluxion
 
@@ -21,18 +18,9 @@ COMMANDS = [step for step in STEPS if step.kind == "sh"]
 @pytest.fixture(scope="module")
 def walk(tmp_path_factory):
     """{step: (finished process, running jobs before, running jobs after)} of its commands."""
-    needs_private_machine()
-    here = tmp_path_factory.mktemp("fluxion")
-    xml, wheels = here / "node.xml", here / "wheels"
-    xml.write_text(NODE.xml())
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "-w", str(wheels), str(REPOSITORY)]
-    subprocess.run(build, check=True, capture_output=True)
-    env = {**after_login(), "PIP_FIND_LINKS": "/var/wheels", "PIP_NO_INDEX": "1"}
     done = {}
-    with Machine(here / "layers") as machine:
-        machine.sh(PREPARE.format(wheels=wheels))
+    with prepared(tmp_path_factory.mktemp("fluxion")) as (machine, system, env):
         before = machine.changed()
-        system = System(machine, xml)
 
         def running():
             if not system.process:

@@ -153,12 +153,17 @@ def test_the_nodes_of_a_job_that_ends_because_of_a_reload_outlast_another_reload
     assert four.flux("jobs", "-no", "{state}", job) == "INACTIVE"
 
 
-def test_jobs_that_come_and_go_do_not_keep_back_what_is_free_again(four):
+def held_back(four):
+    """A job whose node is held back because its R is gone, and how often hello was said by then."""
     job = running(four, "-N1", "-n1", "--exclusive")
     spoil(four, job, None)
     four.load("sched-treepool")
     assert says(four, "held back: rank0/core[0-7],gpu[0-1]")
-    hellos = four.log().count("scheduler: hello")
+    return job, four.log().count("scheduler: hello")
+
+
+def test_jobs_that_come_and_go_do_not_keep_back_what_is_free_again(four):
+    job, hellos = held_back(four)
     four.flux("cancel", job)
     short = "--setattr=system.exec.test.run_duration=0.1s"
     script = f"for i in $(seq 60); do flux submit --quiet --wait {short} -n1 true; done"
@@ -173,11 +178,7 @@ def test_jobs_that_come_and_go_do_not_keep_back_what_is_free_again(four):
 
 
 def test_to_wait_for_the_end_of_a_job_asks_for_no_other_hello(four):
-    job = running(four, "-N1", "-n1", "--exclusive")
-    spoil(four, job, None)
-    four.load("sched-treepool")
-    assert says(four, "held back: rank0/core[0-7],gpu[0-1]")
-    hellos = four.log().count("scheduler: hello")
+    _, hellos = held_back(four)
     time.sleep(4)
     assert four.log().count("scheduler: hello") == hellos
 

@@ -25,8 +25,9 @@ _SOON = 1.0
 class Attached:
     """Asks the job manager when a job may have come back.
 
-    *waiting* returns a job whose request has no answer yet, and whether a job is such a one.
-    *inbox* has what the job manager sent before its answer, and *lost* is called once.
+    *last_waiting* returns the last job whose request has no answer yet, *waits* whether a job is
+    such a one. *inbox* has what the job manager sent before its answer. *lost* is called when it
+    has forgotten such a request.
     """
 
     def __init__(

@@ -8,7 +8,9 @@ list must see to it that the next call does not meet the same error again. Impor
 from __future__ import annotations
 
 import errno
+import math
 import syslog
+import time
 import traceback
 from pathlib import Path
 from typing import Any, Callable
@@ -27,16 +29,29 @@ class Timer:
     """Calls *callback* when its time has come, once each time that it is ``set``."""
 
     def __init__(self, handle: Any, callback: Callable[[], object]) -> None:
-        self._timer = handle.timer_watcher_create(0.0, guarded(handle, lambda *_: callback()))
+        def go_off(*_: Any) -> None:
+            self._due = math.inf
+            callback()
+
+        self._timer = handle.timer_watcher_create(0.0, guarded(handle, go_off))
+        #: When it goes off (monotonic seconds).
+        self._due = math.inf
 
     def set(self, wait: float) -> None:
         """Go off after *wait* seconds, whatever was set before."""
         self._timer.stop()  # one that runs would keep its time otherwise
         self._timer.reset(after=max(0.0, wait))
+        self._due = time.monotonic() + wait
+
+    def hasten(self, wait: float) -> None:
+        """Go off after *wait* seconds, or when it was set to, whichever comes first."""
+        if time.monotonic() + wait < self._due:
+            self.set(wait)
 
     def stop(self) -> None:
         """Do not go off."""
         self._timer.stop()
+        self._due = math.inf
 
 
 def then(

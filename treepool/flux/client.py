@@ -220,7 +220,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
     if status is None and (answer or {}).get("state") not in ("waiting", "deferred"):
         closed = attrs.evolve(closed, stopped=GONE)
     if answer is not None:
-        closed = answered_by_one(closed)
+        closed = _answered(closed)
     found = Facts(
         name=name,
         state=state,
@@ -255,17 +255,17 @@ def ask_for(question: Mapping[str, Any]) -> tuple[Any, Closed]:
     handle = connected()
     answer = ask(handle, "ask", question)
     closed = queue_closed(handle, answer.get("queue", question.get("queue")))
-    return answer, answered_by_one(closed)
+    return answer, _answered(closed)
 
 
 def given_up(handle: Any) -> Optional[str]:
     """Why sched-treepool, which answers, starts no job; None if it does. Raises OSError."""
     queue = next(iter(Queues.of(handle.conf_get).tables), None)
-    stopped = answered_by_one(queue_closed(handle, queue)).stopped
+    stopped = _answered(queue_closed(handle, queue)).stopped
     return stopped if stopped == GIVEN_UP else None
 
 
-def answered_by_one(closed: Closed) -> Closed:
+def _answered(closed: Closed) -> Closed:
     """*closed*, where a scheduler has answered: it is offline only because it was given up."""
     return attrs.evolve(closed, stopped=GIVEN_UP) if closed.stopped == OFFLINE else closed
 

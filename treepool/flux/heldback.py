@@ -13,7 +13,6 @@ is long, because their Rs are read one by one.
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any, Callable, Generator, Iterator, Optional
 
@@ -72,8 +71,6 @@ class HeldBack:
         #: The jobs that have what the pool does not record for them.
         self._doubtful: dict[int, None] = {}
         self._timer = Timer(handle, self._on_timer)
-        #: When the timer goes off (monotonic seconds).
-        self._due = math.inf
         #: How long to wait until the job manager is asked again: now, and at least.
         self._wait = self._least = _SOON
         #: Whether something was freed since it was asked.
@@ -125,13 +122,9 @@ class HeldBack:
     def _ask_again(self, wait: float) -> None:
         """Ask again in *wait* seconds at the latest."""
         self._wait = min(_RARELY, max(wait, self._least))
-        due = time.monotonic() + self._wait
-        if due < self._due:
-            self._due = due
-            self._timer.set(self._wait)
+        self._timer.hasten(self._wait)
 
     def _on_timer(self) -> None:
-        self._due = math.inf
         if self._freed or not (self._sure and self.known):
             self.ask()
             return
@@ -220,7 +213,6 @@ class HeldBack:
         yield from self._know(allocated)
         if not self._pool.has_job(HELD_BACK):
             self._timer.stop()
-            self._due = math.inf
 
     def _know(self, allocated: ByRank) -> Iterator[bool]:
         """Hold what nobody else has of *allocated*; jobs may start from now on."""

@@ -106,8 +106,7 @@ class Runner:
         self._idle = idle
         self._tasks: list[Task] = []
         self._timer = Timer(handle, self._turn)
-        #: When the timer goes off.
-        self._awake = math.inf
+        self._stopped = False
 
     def task(self, name: str, begin: Callable[[], Work], pause: float = 0.0) -> Task:
         """A task, which sleeps until it is woken; *name* is for the log."""
@@ -116,17 +115,15 @@ class Runner:
 
     def stop(self) -> None:
         """Give no more turns."""
-        self._awake = -math.inf
+        self._stopped = True
         self._timer.stop()
 
     def expect(self, task: Task) -> None:
         """Take note that *task* may be due earlier than before."""
-        if task.due < self._awake:
-            self._awake = task.due
-            self._timer.set(task.due - time.monotonic())
+        if not self._stopped:
+            self._timer.hasten(task.due - time.monotonic())
 
     def _turn(self) -> None:
-        self._awake = math.inf
         now = time.monotonic()
         due = [task for task in self._tasks if task.due <= now]
         if due:
