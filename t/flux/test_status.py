@@ -137,9 +137,13 @@ def test_the_states_of_nodes_cores_and_gpus_add_up_to_what_flux_has(busy):
 
 
 def test_a_queue_and_a_reason_have_the_jobs_that_wait_for_them(busy):
-    said = busy.flux("treepool", "status", "--prometheus")
-    found = re.findall(r'^treepool_waiting_jobs{queue="",reason="(.*)"} ([1-9]\d*)$', said, re.M)
-    assert dict(found) == {"down": "1", "in-use": "1"}
+    def reasons():
+        said = busy.flux("treepool", "status", "--prometheus")
+        named = r'^treepool_waiting_jobs{queue="",reason="(.*)"} ([1-9]\d*)$'
+        return dict(re.findall(named, said, re.M))
+
+    # A job is told anew every few seconds why it waits.
+    assert busy.soon(lambda: reasons() == {"down": "1", "in-use": "1"})
 
 
 def test_the_owner_sees_what_each_user_has(busy):
