@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Optional, Sequence
+from typing import Iterable, Optional
 
 import attrs
 
@@ -14,9 +14,8 @@ from treepool.placement.nodes.link_table import smallest_link
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.cover import nearest
-from treepool.placement.on_node.fit import compute, seen
+from treepool.placement.on_node.fit import Steps, assess, seen
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
-from treepool.placement.on_node.slots import Step
 from treepool.placement.request.need import SLOT, Ask, Need
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
@@ -77,11 +76,10 @@ def local_slots(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[i
     return _room(state, ask, "preferred"), _room(state, ask, "required")
 
 
-def _steps(state: NodeState, ask: Ask, locality: str) -> Sequence[Step]:
+def _steps(state: NodeState, ask: Ask, locality: str) -> Steps:
     """The steps in which *state* gives as many slots of *ask* as fit with that *locality*."""
     group = attrs.evolve(ask.group, count=Count(1, None))
-    found = compute(state, attrs.evolve(ask, group=group, fill=True, locality=locality))
-    return found.steps if found else ()
+    return assess(state, attrs.evolve(ask, group=group, fill=True, locality=locality)).steps
 
 
 def _room(state: NodeState, ask: Ask, locality: str) -> int:

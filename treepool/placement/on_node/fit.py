@@ -7,7 +7,7 @@ fit then says so; it does not mean that such a node cannot serve the request.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Callable, Iterator, NamedTuple, Optional
 
 import attrs
 
@@ -15,8 +15,8 @@ from treepool.placement.effort import Effort
 from treepool.placement.nodes.kept import state_without_kept
 from treepool.placement.nodes.state import MAX_FITS, NodeState
 from treepool.placement.on_node.search import meets_demand
-from treepool.placement.on_node.slots import Placer, Step
-from treepool.placement.request.need import SLOT, Ask, Need, slot_of
+from treepool.placement.on_node.slots import Ids, Placer, Run, Units
+from treepool.placement.request.need import SLOT, Ask, Need, least, slot_of
 
 
 class Segment(NamedTuple):
@@ -32,6 +32,52 @@ class Segment(NamedTuple):
 
 
 @attrs.frozen(eq=False)
+class Step:
+    """What the first ``units`` units of a node take together: ``nslots`` slots, and these ids."""
+
+    units: int
+    nslots: int
+    _take: Callable[[], Ids]
+
+    @property
+    def ids(self) -> Ids:
+        """The cores and GPUs (bitmasks); they are chosen when first asked for."""
+        return self._take()
+
+    @property
+    def cores(self) -> int:
+        """The cores, as bitmask."""
+        return self.ids[0]
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs, as bitmask."""
+        return self.ids[1]
+
+
+class Steps:
+    """What 1, 2, ... units take: so many are known, what a step takes is chosen when asked for."""
+
+    __slots__ = ("_number", "_step")
+
+    def __init__(self, number: int, step: Callable[[int], Step]) -> None:
+        self._number = number
+        self._step = step
+
+    def __len__(self) -> int:
+        return self._number
+
+    def __getitem__(self, index: int) -> Step:
+        place = index + self._number if index < 0 else index
+        if not 0 <= place < self._number:
+            raise IndexError(index)
+        return self._step(place + 1)
+
+    def __iter__(self) -> Iterator[Step]:
+        return map(self._step, range(1, self._number + 1))
+
+
+@attrs.frozen(eq=False)
 class Fit:
     """What a node in some state can give to an ask.
 
@@ -41,7 +87,7 @@ class Fit:
     ``gave_up``, more steps may exist than are listed here, even if none is.
     """
 
-    steps: tuple[Step, ...]
+    steps: Steps
     segments: tuple[Segment, ...]
     tried: int = 0
     gave_up: bool = False
@@ -60,8 +106,12 @@ class Fit:
         return self.segments[before - 1].end if before else 0
 
 
+def _no_step(units: int) -> Step:
+    raise IndexError(units)
+
+
 #: The fit of a state that gives nothing, where a comparison of numbers is enough to decide that.
-NOTHING = Fit((), ())
+NOTHING = Fit(Steps(0, _no_step), ())
 
 
 def fit(state: NodeState, ask: Ask) -> Optional[Fit]:
@@ -135,31 +185,39 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
     state, group, effort = seen(state, ask), ask.group, Effort()
     if not _possible(state, ask):
         return NOTHING
-    if ask.whole and group.need == Need():
-        return _fit([Step(state.cores, state.gpus, 1, group.nslots)], [(0, False)], effort)
-    if group.name == SLOT and group.whole and not meets_demand(state.type, state.gpus, group.need):
+    everything = state.cores, state.gpus
+    whole = group.name == SLOT and group.whole
+    if whole and not meets_demand(state.type, state.gpus, group.need):
         return NOTHING
-    steps = Placer(state, ask.locality, effort).units(group)
-    if ask.fill:
-        before = [0, *(step.nslots for step in steps)]
-        orders = [(ask.shortfall(1, s.nslots - n), s.remote) for s, n in zip(steps, before)]
+    if ask.whole and group.need == Need():
+        units = Units([Run(1, group.nslots, False)], lambda _: everything)
     else:
-        number = group.count.largest(len(steps)) or 0
-        remote = any(step.remote for step in steps[:number])
-        steps = steps[number - 1 : number] if number else []
-        orders = [(ask.shortfall(number, step.nslots), remote) for step in steps]
-    if ask.whole:
-        steps = [s._replace(cores=state.cores, gpus=state.gpus) for s in steps]
-    if not steps or not steps[0].cores:  # RFC 20: a job has a core on each of its nodes
-        steps, orders = [], []
-    return _fit(steps, orders, effort)
+        units = Placer(state, ask.locality, effort).units(group)
+        if not (ask.whole or least(slot_of(group).need)[0] or _has_core(units)):
+            units = Units([], units.take)
+    total = sum(run.units for run in units.runs)
+    if ask.fill:
+        runs = [(r.units, Segment(0, ask.shortfall(1, r.nslots), r.remote)) for r in units.runs]
+    else:
+        number = group.count.largest(total) or 0
+        nslots, remote = units.first(number)
+        runs = [(1, Segment(0, ask.shortfall(number, nslots), remote))] if number else []
 
+    def step(place: int) -> Step:
+        first = place if ask.fill else number
+        nslots, _ = units.first(first)
+        return Step(first, nslots, lambda: everything if ask.whole else units.take(first))
 
-def _fit(steps: list[Step], orders: list[tuple[int, bool]], effort: Effort) -> Fit:
     segments: list[Segment] = []
-    for end, order in enumerate(orders, 1):
-        if segments and segments[-1][1:] == order:
-            segments[-1] = Segment(end, *order)
-        else:
-            segments.append(Segment(end, *order))
-    return Fit(tuple(steps), tuple(segments), effort.tried, effort.gave_up)
+    end = 0
+    for length, segment in runs:
+        end += length
+        if segments and segments[-1][1:] == segment[1:]:
+            segments.pop()
+        segments.append(segment._replace(end=end))
+    return Fit(Steps(end, step), tuple(segments), effort.tried, effort.gave_up)
+
+
+def _has_core(units: Units) -> bool:
+    """Whether the first unit has a core, as RFC 20 says of a job on each of its nodes."""
+    return bool(units.runs) and units.take(1)[0] != 0

@@ -1,14 +1,14 @@
 """The units of a group: how many slots, or domains with slots, a node can give, local ones first.
 
-A unit is a slot, or a domain of the locality above it with as many slots inside as fit there. The
-slots of a scope are placed one after another, each in the best remaining way. Where this is not
-exact, a search says whether there is room for more; if so, all are placed together.
+A unit is a slot, or a domain of the locality above it with as many slots inside as fit there. How
+many there are is counted first, by arithmetic where that decides. Which cores and GPUs they take is
+chosen when somebody asks, for as many units as are asked for: the slots of a scope are placed one
+after another, each in the best remaining way; and together, if more fit than that finds room for.
 """
 
 from __future__ import annotations
 
-from itertools import accumulate
-from typing import NamedTuple, Optional
+from typing import Callable, Iterable, NamedTuple, Optional, Sequence, Union
 
 import attrs
 
@@ -18,7 +18,7 @@ from treepool.placement.nodes.tree import Domain
 from treepool.placement.on_node.amounts import amount_ids, lowest_ids
 from treepool.placement.on_node.domains import SuitableDomains
 from treepool.placement.on_node.ids import ids_of
-from treepool.placement.on_node.ledger import Ledger, Take
+from treepool.placement.on_node.ledger import Ledger, Take, how_often
 from treepool.placement.on_node.levels import (
     amount_levels,
     asked_of,
@@ -27,41 +27,92 @@ from treepool.placement.on_node.levels import (
     smallest_hosts,
     usable_gpus,
 )
-from treepool.placement.on_node.search import Search, able_domains
+from treepool.placement.on_node.search import Search, able_domains, slots_among
 from treepool.placement.request.need import MANY, SLOT, Need, Part, decided, is_uniform, takes_one
+from treepool.rfc import idset
+from treepool.rfc.idset import union
 
 #: Cores and GPUs (bitmasks).
 Ids = tuple[int, int]
 
-
-class _Slots:
-    """What 1, 2, ... slots on a node take, and the cores and GPUs that all of them leave free."""
-
-    def __init__(self, state: NodeState) -> None:
-        self.state = state
-        self.cores = state.cores
-        self.gpus = state.gpus
-        self.taken: list[Ids] = []
-
-    def take(self, ids: Ids) -> None:
-        """Add a slot that takes *ids*."""
-        self.cores &= ~ids[0]
-        self.gpus &= ~ids[1]
-        self.taken.append((self.state.cores & ~self.cores, self.state.gpus & ~self.gpus))
+#: What a slot takes where these cores and GPUs are free; None if it has no room.
+_One = Callable[[int, int], Optional[Ids]]
 
 
-class Step(NamedTuple):
-    """What the first ``units`` units of a list take together (bitmasks), and their slots.
+class Run(NamedTuple):
+    """So many ``units`` one after another, of ``nslots`` slots each.
 
-    ``remote`` is True when the last unit has a slot in a larger kind of domain than the smallest
-    that the idle node could offer. If the units are placed together, this applies to any of them.
+    They are ``remote`` if some slot of each is in a larger kind of domain than the smallest that
+    the idle node could offer.
     """
 
-    cores: int
-    gpus: int
     units: int
     nslots: int
-    remote: bool = False
+    remote: bool
+
+
+@attrs.frozen(eq=False)
+class Units:
+    """The units that a node can give, the best first; ``take(n)`` chooses what n of them take."""
+
+    runs: Sequence[Run]
+    take: Callable[[int], Ids]
+
+    def first(self, units: int) -> tuple[int, bool]:
+        """How many slots the first *units* have, and whether some of them is remote."""
+        nslots, remote = 0, False
+        for run in self.runs:
+            number = min(run.units, units)
+            if number:
+                nslots, remote = nslots + number * run.nslots, remote or run.remote
+            units -= number
+        return nslots, remote
+
+
+class _Slots:
+    """What 1, 2, ... slots on a node in *state* take: ``number`` of them, chosen when asked for.
+
+    *one* places the next slot. Where it finds no room, *together* places all of them at once.
+    """
+
+    def __init__(
+        self, state: NodeState, number: int, one: _One, together: Callable[[int], Optional[Ids]]
+    ) -> None:
+        self.state = state
+        self.number = number
+        self.one: Optional[_One] = one
+        self.together = together
+        self.taken: list[Ids] = []
+
+    def __len__(self) -> int:
+        return self.number
+
+    def __getitem__(self, index: int) -> Ids:
+        taken, state = self.taken, self.state
+        while self.one is not None and len(taken) <= index:
+            cores, gpus = taken[-1] if taken else (0, 0)
+            ids = self.one(state.cores & ~cores, state.gpus & ~gpus)
+            if ids is None:
+                self.one = None
+            else:
+                taken.append((cores | ids[0], gpus | ids[1]))
+        if index < len(taken):
+            return taken[index]
+        found = self.together(index + 1)
+        assert found is not None, "more slots were counted than there are"
+        return found
+
+
+#: What 1, 2, ... slots take.
+Slots = Union[list[Ids], _Slots]
+
+
+class _Given(NamedTuple):
+    """What one domain gives: ``nslots`` slots, and what they ``take``."""
+
+    nslots: int
+    remote: bool
+    take: Callable[[], Ids]
 
 
 class Placer:
@@ -78,19 +129,21 @@ class Placer:
         self.plain = locality == "none"
         self.effort = effort
 
-    def units(self, group: Part) -> list[Step]:
+    def units(self, group: Part) -> Units:
         """The units of *group* that the node can give, up to its largest count, the best first."""
         root = self.node_type.root
         if group.name == SLOT:
             local, total = self.in_scope(root, group)
-            return [
-                Step(*ids, n, n, n > len(local))
-                for n, ids in enumerate(local + total[len(local) :], 1)
-            ]
-        domains = self._domains(root, group)[: group.count.maximum]
-        return list(accumulate(domains, _joined))
+            near, most = len(local), max(len(local), len(total))
+            runs = [Run(near, 1, False), Run(most - near, 1, True)]
+            return Units(
+                [run for run in runs if run.units],
+                lambda number: (local if number <= near else total)[number - 1],
+            )
+        given = self._domains(root, group)[: group.count.maximum]
+        return Units([Run(1, g.nslots, g.remote) for g in given], lambda n: _all_of(given[:n]))
 
-    def _domains(self, scope: Domain, part: Part) -> list[Step]:
+    def _domains(self, scope: Domain, part: Part) -> list[_Given]:
         """What each domain of *part* in *scope* can give, the domains with the most slots first.
 
         Each domain gives the largest valid count that it can, independently of the others.
@@ -110,7 +163,7 @@ class Placer:
         found = [unit for unit in units if unit is not None]
         return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))
 
-    def _domain(self, domain: Domain, part: Part) -> Optional[Step]:
+    def _domain(self, domain: Domain, part: Part) -> Optional[_Given]:
         """What *domain* gives as one domain of *part*, None if it cannot."""
         (inner,) = part.need.parts
         if part.whole:  # everything in the domain is free, as on an idle node
@@ -118,24 +171,26 @@ class Placer:
             state = NodeState(self.node_type, root.cores, root.gpus)
             idle = Placer(state, self.locality, self.effort)
             found = idle._domain(domain, attrs.evolve(part, whole=False))
-            return found and found._replace(cores=domain.cores, gpus=domain.gpus)
+            return found and found._replace(take=lambda: (domain.cores, domain.gpus))
         if inner.name == SLOT:
             local, total = self.in_scope(domain, inner)
             number = inner.count.largest(len(total))
             if number is None:
                 return None
             remote = number > len(local)
-            return Step(*(total if remote else local)[number - 1], 1, number, remote)
-        units = list(accumulate(self._domains(domain, inner), _joined))
+            slots, last = total if remote else local, number - 1
+            return _Given(number, remote, lambda: slots[last])
+        units = self._domains(domain, inner)
         number = inner.count.largest(len(units))
         if number is None:
             return None
-        remote = any(unit.remote for unit in units[:number])
-        return units[number - 1]._replace(units=1, remote=remote)
+        given = units[:number]
+        nslots, remote = sum(unit.nslots for unit in given), any(unit.remote for unit in given)
+        return _Given(nslots, remote, lambda: _all_of(given))
 
     # -- slots
 
-    def in_scope(self, scope: Domain, part: Part) -> tuple[list[Ids], list[Ids]]:
+    def in_scope(self, scope: Domain, part: Part) -> tuple[Slots, Slots]:
         """What 1, 2, ... slots of *part* in *scope* take, up to its largest count, as two lists.
 
         The first list has only local slots, the second as many slots as fit. The second is computed
@@ -150,104 +205,178 @@ class Placer:
         total = self._most(scope, need, most, False)
         return local, local if len(total) < len(local) else total
 
-    def _most(self, scope: Domain, need: Need, most: int, local: bool) -> list[Ids]:
+    def _most(self, scope: Domain, need: Need, most: int, local: bool) -> Slots:
         """What 1, 2, ... slots of *need* take, up to *most*: placed one by one, then together."""
-        slots = _Slots(self.state)
+        number = self._counted(scope, need, most, local)
+        if number is not None:
+            # The search for several never goes back: numbers have decided.
+            return _Slots(
+                self.state,
+                number,
+                self._one(scope, need, local),
+                lambda slots: self._search(
+                    scope, need, local, slots, self.state, Effort(UNLIMITED)
+                ),
+            )
+        return self._searched(scope, need, most, local)
+
+    def _counted(self, scope: Domain, need: Need, most: int, local: bool) -> Optional[int]:
+        """How many slots of *need* fit in *scope*, up to *most*; None if a search must say it."""
+        if not decided(need, local) or self._has_slices_beside(need):
+            return None
+        if not need.parts:
+            return min(most, self._room(scope, asked_of(scope, need), local))
+        (part,) = need.parts
+        ledger = Ledger(self.node_type, self.state.cores, self.state.gpus)
+        suitable = SuitableDomains(self.node_type, ledger, local, able_domains)
+
+        def times(domain: Domain) -> int:
+            inner = asked_of(domain, part.need)
+            return 1 if part.whole else min(most, self._room(domain, inner, local))
+
+        listed = suitable.listed(scope, part)
+        groups = [{d: times(d) for d in g} for g in suitable.grouped(scope, part, listed)]
+        slots = min(most, sum(slots_among(group, part, most) for group in groups))
+        if not need.takes_amount:
+            return slots
+        # Each slot takes its amount beside so much in domains, all of it in the scope.
+        each, inner = part.count.minimum, part.need
+        cores, gpus = ledger.cores[scope], ledger.gpus[scope]
+        both = need.cores + each * inner.cores, need.gpus + each * inner.gpus
+        return min(slots, how_often(*both, cores, gpus))
+
+    def _room(self, scope: Domain, need: Need, local: bool) -> int:
+        """How often *need*'s amount is free in *scope*, or in its smallest kinds of domain."""
+        levels = amount_levels(self.node_type, need, scope)
+        if local:
+            around = self.node_type.around
+            hosts = [d for d, level in levels.items() if not level and scope in around[d]]
+        else:
+            hosts = [scope] if scope in levels else []
+        cores, size = self.state.cores, idset.size
+        gpus = self.state.gpus & usable_gpus(self.node_type, scope, need)
+        free = ((size(host.cores & cores), size(host.gpus & gpus)) for host in hosts)
+        return sum(how_often(need.cores, need.gpus, *amounts) for amounts in free)
+
+    def _one(self, scope: Domain, need: Need, local: bool) -> _One:
+        """Places slots of *need* one after another, each in the best remaining way."""
+        if not need.parts:
+            return _Amounts(self, [scope], need, local)
         if takes_one(need):
-            self._in_order(slots, scope, need, most, local)
-            if not need.has_fair_share:
-                return slots.taken  # each takes what it asks for: no others fit together
-        effort = self._effort(need, local)
-        # Where one of uniform slots fits best takes a search, even if numbers decide how many fit.
-        alone = Effort() if is_uniform(need) else effort
+            return self._one_domain(scope, need.parts[0], local)
+        left = Effort().limit  # what all of these searches may take together
 
-        def search(number: int, cores: int, gpus: int, effort: Effort) -> Optional[Ids]:
-            search = Search(self.node_type, cores, gpus, local, self.plain, effort)
-            takes = search.place(scope, need, number)
-            return None if takes is None else ids_of(takes, self.node_type, cores, gpus, self.plain)
+        def one(cores: int, gpus: int) -> Optional[Ids]:
+            nonlocal left
+            effort = Effort(left)
+            state = NodeState(self.node_type, cores, gpus)
+            ids = self._search(scope, need, local, 1, state, effort)
+            left -= effort.tried
+            return ids
 
-        while len(slots.taken) < most and not takes_one(need):
-            ids = search(1, slots.cores, slots.gpus, alone)
-            if ids is None:
-                break
-            slots.take(ids)
-        while len(slots.taken) < most and (slots.taken or alone.gave_up):
-            ids = search(len(slots.taken) + 1, self.state.cores, self.state.gpus, effort)
-            if ids is None:
-                break
-            slots.taken.append(ids)
-        if self._is_searched(need):
-            self.effort.add(effort)
-        return slots.taken
+        return one
 
-    def _effort(self, need: Need, local: bool) -> Effort:
-        """What a search for several slots of *need* may take."""
-        if self._is_searched(need):
-            return self.effort.part()
-        # How many slots are local may take a search, even if numbers decide how many fit.
-        return Effort(UNLIMITED) if decided(need, local) else Effort()
-
-    def _is_searched(self, need: Need) -> bool:
-        """Whether a search decides how many slots of *need* fit."""
-        beside = need.takes_amount and bool(need.parts)
-        return not decided(need, self.locality == "required") or (
-            beside and bool(self.node_type.root.mig)
-        )
-
-    def _in_order(self, slots: _Slots, scope: Domain, need: Need, most: int, local: bool) -> None:
-        """Add slots that each take one amount or one whole domain, up to *most*.
+    def _one_domain(self, scope: Domain, part: Part, local: bool) -> _One:
+        """Places slots that take one domain each, or one amount in a domain.
 
         What is taken from a domain only makes it come earlier, so the order of the first slot's
         domains is that of all slots.
         """
-        if not need.parts:
-            self._amounts(slots, scope, need, most, local)
-            return
-        (part,) = need.parts
-        ledger = Ledger(self.node_type, slots.cores, slots.gpus)
+        ledger = Ledger(self.node_type, self.state.cores, self.state.gpus)
         suitable = SuitableDomains(self.node_type, ledger, local, able_domains)
-        domains = suitable.listed if self.plain else suitable.singly
-        for domain in domains(scope, part):
-            if not part.whole:
-                self._amounts(slots, domain, part.need, most, local)
-            elif len(slots.taken) < most:
-                slots.take((domain.cores, domain.gpus))
+        domains = (suitable.listed if self.plain else suitable.singly)(scope, part)
+        if not part.whole:
+            return _Amounts(self, domains, part.need, local)
 
-    def _amounts(self, slots: _Slots, scope: Domain, need: Need, most: int, local: bool) -> None:
-        """Add slots that take *need*'s amount from *scope*, up to *most* in all.
+        def one(cores: int, gpus: int) -> Optional[Ids]:
+            free = (d for d in domains if not (d.cores & ~cores or d.gpus & ~gpus))
+            return next(((d.cores, d.gpus) for d in free), None)
 
-        All slots take equally much from the scope, so placing one after another is exact.
-        """
-        need = asked_of(scope, need)
-        levels = amount_levels(self.node_type, need, scope)
-        among = usable_gpus(self.node_type, scope, need)
-        want, links = (need.gpus, need.cores), self.node_type.links
-        before = -1
-        while before < len(slots.taken) < most:
-            before = len(slots.taken)
-            for host in smallest_hosts(scope, need, levels, slots.cores, slots.gpus, among):
-                if local and levels[host]:
-                    return
-                while len(slots.taken) < most:
-                    cores, gpus = slots.cores, slots.gpus & among
-                    if not has_free(host, need, cores, gpus):
-                        break
-                    if need.fair_share:
-                        take = Take(scope if self.plain else host, need, False)
-                        ids = ids_of([take], self.node_type, cores, slots.gpus, self.plain)
-                    elif self.plain:
-                        ids = lowest_ids(scope, want, cores, gpus)
-                    else:
-                        ids = amount_ids(host, want, cores, gpus, links)
-                    slots.take(ids)
+        return one
+
+    def _searched(self, scope: Domain, need: Need, most: int, local: bool) -> list[Ids]:
+        """What 1, 2, ... slots of *need* take, where only a search can say how many fit."""
+        counts = not decided(need, self.locality == "required") or self._has_slices_beside(need)
+        effort = self.effort.part() if counts else Effort()
+        # Where one of uniform slots fits best takes a search, even if numbers decide how many fit.
+        alone = Effort() if is_uniform(need) else effort
+        taken: list[Ids] = []
+        cores, gpus = self.state.cores, self.state.gpus
+        while len(taken) < most:
+            state = NodeState(self.node_type, cores, gpus)
+            ids = self._search(scope, need, local, 1, state, alone)
+            if ids is None:
+                break
+            cores, gpus = cores & ~ids[0], gpus & ~ids[1]
+            taken.append((self.state.cores & ~cores, self.state.gpus & ~gpus))
+        while len(taken) < most and (taken or alone.gave_up):
+            ids = self._search(scope, need, local, len(taken) + 1, self.state, effort)
+            if ids is None:
+                break
+            taken.append(ids)
+        if counts:
+            self.effort.add(effort)
+        return taken
+
+    def _search(
+        self, scope: Domain, need: Need, local: bool, number: int, state: NodeState, effort: Effort
+    ) -> Optional[Ids]:
+        """What *number* slots of *need* take together where so much is free as in *state*."""
+        search = Search(self.node_type, state.cores, state.gpus, local, self.plain, effort)
+        takes = search.place(scope, need, number)
+        if takes is None:
+            return None
+        return ids_of(takes, self.node_type, state.cores, state.gpus, self.plain)
+
+    def _has_slices_beside(self, need: Need) -> bool:
+        """Whether a slot takes an amount beside its domains where GPUs have slices."""
+        return need.takes_amount and bool(need.parts) and bool(self.node_type.root.mig)
 
 
-def _joined(some: Step, more: Step) -> Step:
-    """*some* and *more* as one Step."""
-    return Step(
-        some.cores | more.cores,
-        some.gpus | more.gpus,
-        some.units + more.units,
-        some.nslots + more.nslots,
-        more.remote,
-    )
+class _Amounts:
+    """Places slots that each take *need*'s amount from the first of *scopes* that has it.
+
+    All slots take equally much from a scope, so placing one after another is exact.
+    """
+
+    def __init__(self, placer: Placer, scopes: Sequence[Domain], need: Need, local: bool) -> None:
+        self.placer = placer
+        self.scopes = scopes
+        self.need = need
+        self.local = local
+        #: Where the last slot was placed: it is first until it has given all that it can.
+        self.last: Optional[tuple[Domain, Domain]] = None
+
+    def __call__(self, cores: int, gpus: int) -> Optional[Ids]:
+        """What the next slot takes."""
+        node_type = self.placer.node_type
+        if self.last is not None:
+            scope, host = self.last
+            need = asked_of(scope, self.need)
+            if has_free(host, need, cores, gpus & usable_gpus(node_type, scope, need)):
+                return self._ids(scope, host, need, cores, gpus)
+        for scope in self.scopes:
+            need = asked_of(scope, self.need)
+            levels = amount_levels(node_type, need, scope)
+            among = usable_gpus(node_type, scope, need)
+            best = next(smallest_hosts(scope, need, levels, cores, gpus, among), None)
+            if best is not None and not (self.local and levels[best]):
+                self.last = scope, best
+                return self._ids(scope, best, need, cores, gpus)
+        return None
+
+    def _ids(self, scope: Domain, host: Domain, need: Need, cores: int, gpus: int) -> Ids:
+        node_type, plain = self.placer.node_type, self.placer.plain
+        if need.fair_share:
+            take = Take(scope if plain else host, need, False)
+            return ids_of([take], node_type, cores, gpus, plain)
+        want, gpus = (need.gpus, need.cores), gpus & usable_gpus(node_type, scope, need)
+        if plain:
+            return lowest_ids(scope, want, cores, gpus)
+        return amount_ids(host, want, cores, gpus, node_type.links)
+
+
+def _all_of(given: Iterable[_Given]) -> Ids:
+    """What *given* domains take together."""
+    taken = [one.take() for one in given]
+    return union(cores for cores, _ in taken), union(gpus for _, gpus in taken)
