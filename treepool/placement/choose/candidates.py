@@ -230,12 +230,14 @@ class Candidates:
         return assess(state, self.ask).segments[0].end >= units
 
     def prepare(self, most: Optional[int]) -> Iterator[int]:
-        """Compute the fits that are needed to find *most* units (None: all there are).
+        """Compute what is needed to find *most* units (None: all there are): fits, then ids.
 
-        Yields the work of each, and may be left alone at any time.
+        Yields the work of each, and may be left alone at any time. Ids are chosen only if there are
+        as many units.
         """
         self.refresh()
         heap, units = self._heap.copy(), 0
+        wanted: dict[NodeState, int] = {}
         while heap and (most is None or units < most):
             entry = heapq.heappop(heap)
             state, known = entry.state, self.ask in entry.state.fits
@@ -246,7 +248,10 @@ class Candidates:
                 heapq.heappush(heap, now)
             elif now is not None and state in self.index.buckets:
                 each = assess(state, self.ask).segments[0].end if self.ask.fill else 1
+                wanted[state] = each
                 units += each * idset.size(self.index.buckets[state] & self.within)
+        for state, each in wanted.items() if most is None or units >= most else ():
+            yield from assess(state, self.ask).steps[each - 1].prepare()
 
 
 def split_on(

@@ -31,18 +31,32 @@ class Segment(NamedTuple):
     remote: bool
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Step:
-    """What the first ``units`` units of a node take together: ``nslots`` slots, and these ids."""
+    """What the first ``units`` units of a node take together, with ``nslots`` slots.
+
+    The ids are chosen when they are first asked for. That is about so much ``work``, in the units
+    of effort.py.
+    """
 
     units: int
     nslots: int
-    _take: Callable[[], Ids]
+    work: int
+    _choose: Callable[[], Ids]
+    _ids: Optional[Ids] = None
+
+    def prepare(self) -> Iterator[int]:
+        """Choose the ids if they are not known; yields the work."""
+        if self._ids is None:
+            self._ids = self._choose()
+            yield self.work
 
     @property
     def ids(self) -> Ids:
-        """The cores and GPUs (bitmasks); they are chosen when first asked for."""
-        return self._take()
+        """The cores and GPUs, as bitmasks."""
+        if self._ids is None:
+            self._ids = self._choose()
+        return self._ids
 
     @property
     def cores(self) -> int:
@@ -56,13 +70,14 @@ class Step:
 
 
 class Steps:
-    """What 1, 2, ... units take: so many are known, what a step takes is chosen when asked for."""
+    """What 1, 2, ... units take: so many are known, each *step* is made when it is looked at."""
 
-    __slots__ = ("_number", "_step")
+    __slots__ = ("_known", "_number", "_step")
 
     def __init__(self, number: int, step: Callable[[int], Step]) -> None:
         self._number = number
         self._step = step
+        self._known: dict[int, Step] = {}
 
     def __len__(self) -> int:
         return self._number
@@ -71,10 +86,13 @@ class Steps:
         place = index + self._number if index < 0 else index
         if not 0 <= place < self._number:
             raise IndexError(index)
-        return self._step(place + 1)
+        found = self._known.get(place)
+        if found is None:
+            found = self._known[place] = self._step(place + 1)
+        return found
 
     def __iter__(self) -> Iterator[Step]:
-        return map(self._step, range(1, self._number + 1))
+        return map(self.__getitem__, range(self._number))
 
 
 @attrs.frozen(eq=False)
@@ -138,16 +156,18 @@ def seen(state: NodeState, ask: Ask) -> NodeState:
 
 
 def work_of(state: NodeState, ask: Ask) -> int:
-    """About how much work the fit of *state* is, in the units of effort.py (some 10 µs).
+    """About how much work the fit of *state* is, in the units of effort.py (some 10 µs)."""
+    return 4 + _work_of_unit(state, ask) + assess(state, ask).tried
+
+
+def _work_of_unit(state: NodeState, ask: Ask) -> int:
+    """About how much work it is to choose what a unit takes.
 
     Slots with two GPUs or more take most, because the GPUs are chosen by their links; and slots
     that take several domains, because each goes through all domains of the node.
     """
-    gives = assess(state, ask)
-    slot = 1 + 4 * min(ask.min_gpus, 2) ** 2
-    if slot_of(ask.group).need.parts:
-        slot += len(state.type.parent) // 2
-    return 4 + len(gives.steps) * slot + gives.tried
+    below = len(state.type.parent) // 2 if slot_of(ask.group).need.parts else 0
+    return 1 + 4 * min(ask.min_gpus, 2) ** 2 + below
 
 
 def compute(state: NodeState, ask: Ask) -> Optional[Fit]:
@@ -206,7 +226,8 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
     def step(place: int) -> Step:
         first = place if ask.fill else number
         nslots, _ = units.first(first)
-        return Step(first, nslots, lambda: everything if ask.whole else units.take(first))
+        work = first * _work_of_unit(state, ask)
+        return Step(first, nslots, work, lambda: everything if ask.whole else units.take(first))
 
     segments: list[Segment] = []
     end = 0
