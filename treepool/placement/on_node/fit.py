@@ -7,15 +7,23 @@ fit then says so; it does not mean that such a node cannot serve the request.
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, NamedTuple, Optional
+from typing import Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
 from treepool.placement.effort import Effort
 from treepool.placement.nodes.kept import state_without_kept
 from treepool.placement.nodes.state import MAX_FITS, NodeState
+from treepool.placement.on_node.chosen import Ids
 from treepool.placement.on_node.search import meets_demand
-from treepool.placement.on_node.slots import Ids, Placer, Run, Units
+from treepool.placement.on_node.slots import (
+    DomainUnits,
+    Given,
+    Placer,
+    Run,
+    SlotUnits,
+    Units,
+)
 from treepool.placement.request.need import SLOT, Ask, Need, least, slot_of
 
 
@@ -31,32 +39,59 @@ class Segment(NamedTuple):
     remote: bool
 
 
-@attrs.define(eq=False)
-class Step:
-    """What the first ``units`` units of a node take together, with ``nslots`` slots.
+class Steps:
+    """What 1, 2, ... units of a node take. So many are known; ids are chosen when asked for.
 
-    The ids are chosen when they are first asked for. That is about so much ``work``, in the units
-    of effort.py.
+    Without *fill* there is one step, the first *number* of units; with it so many. A step takes
+    *everything*, if that is not None. A unit is about so much *work* to choose, in the units of
+    effort.py.
     """
 
-    units: int
-    nslots: int
-    work: int
-    _choose: Callable[[], Ids]
-    _ids: Optional[Ids] = None
+    __slots__ = ("everything", "fill", "known", "number", "units", "work")
 
-    def prepare(self) -> Iterator[int]:
-        """Choose the ids if they are not known; yields the work."""
-        if self._ids is None:
-            self._ids = self._choose()
-            yield self.work
+    def __init__(
+        self, units: Units, number: int, fill: bool, everything: Optional[Ids], work: int
+    ) -> None:
+        self.units = units
+        self.number = number
+        self.fill = fill
+        self.everything = everything
+        self.work = work
+        #: The ids of the steps that somebody asked for.
+        self.known: dict[int, Ids] = {}
+
+    def __len__(self) -> int:
+        return self.number if self.fill else min(1, self.number)
+
+    def __getitem__(self, index: int) -> Step:
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(index)
+        return Step(self, place + 1 if self.fill else self.number)
+
+    def __iter__(self) -> Iterator[Step]:
+        return map(self.__getitem__, range(len(self)))
+
+
+@attrs.frozen(eq=False)
+class Step:
+    """What the first ``units`` units of a node take together."""
+
+    _steps: Steps
+    units: int
+
+    @property
+    def nslots(self) -> int:
+        """How many slots they have."""
+        return _first(self._steps.units.runs, self.units)[0]
 
     @property
     def ids(self) -> Ids:
         """The cores and GPUs, as bitmasks."""
-        if self._ids is None:
-            self._ids = self._choose()
-        return self._ids
+        known = self._steps.known
+        if self.units not in known:
+            known[self.units] = self._steps.everything or self._steps.units.take(self.units)
+        return known[self.units]
 
     @property
     def cores(self) -> int:
@@ -68,31 +103,22 @@ class Step:
         """The GPUs, as bitmask."""
         return self.ids[1]
 
+    def prepare(self) -> Iterator[int]:
+        """Choose the ids if they are not known; yields the work."""
+        if self.units not in self._steps.known:
+            assert self.ids
+            yield self.units * self._steps.work
 
-class Steps:
-    """What 1, 2, ... units take: so many are known, each *step* is made when it is looked at."""
 
-    __slots__ = ("_known", "_number", "_step")
-
-    def __init__(self, number: int, step: Callable[[int], Step]) -> None:
-        self._number = number
-        self._step = step
-        self._known: dict[int, Step] = {}
-
-    def __len__(self) -> int:
-        return self._number
-
-    def __getitem__(self, index: int) -> Step:
-        place = index + self._number if index < 0 else index
-        if not 0 <= place < self._number:
-            raise IndexError(index)
-        found = self._known.get(place)
-        if found is None:
-            found = self._known[place] = self._step(place + 1)
-        return found
-
-    def __iter__(self) -> Iterator[Step]:
-        return map(self.__getitem__, range(self._number))
+def _first(runs: Iterable[Run], units: int) -> tuple[int, bool]:
+    """How many slots the first *units* of *runs* have, and whether some of them is remote."""
+    nslots, remote = 0, False
+    for run in runs:
+        number = min(run.units, units)
+        if number:
+            nslots, remote = nslots + number * run.nslots, remote or run.remote
+        units -= number
+    return nslots, remote
 
 
 @attrs.frozen(eq=False)
@@ -124,12 +150,8 @@ class Fit:
         return self.segments[before - 1].end if before else 0
 
 
-def _no_step(units: int) -> Step:
-    raise IndexError(units)
-
-
 #: The fit of a state that gives nothing, where a comparison of numbers is enough to decide that.
-NOTHING = Fit(Steps(0, _no_step), ())
+NOTHING = Fit(Steps(SlotUnits((), ()), 0, True, None, 0), ())
 
 
 def fit(state: NodeState, ask: Ask) -> Optional[Fit]:
@@ -205,40 +227,30 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
     state, group, effort = seen(state, ask), ask.group, Effort()
     if not _possible(state, ask):
         return NOTHING
-    everything = state.cores, state.gpus
     whole = group.name == SLOT and group.whole
     if whole and not meets_demand(state.type, state.gpus, group.need):
         return NOTHING
-    if ask.whole and group.need == Need():
-        units = Units([Run(1, group.nslots, False)], lambda _: everything)
+    everything = (state.cores, state.gpus) if ask.whole else None
+    units: Units
+    if everything is not None and group.need == Need():
+        units = DomainUnits([Given(group.nslots, False, lambda: everything)])
     else:
         units = Placer(state, ask.locality, effort).units(group)
-        if not (ask.whole or least(slot_of(group).need)[0] or _has_core(units)):
-            units = Units([], units.take)
-    total = sum(run.units for run in units.runs)
-    if ask.fill:
-        runs = [(r.units, Segment(0, ask.shortfall(1, r.nslots), r.remote)) for r in units.runs]
-    else:
-        number = group.count.largest(total) or 0
-        nslots, remote = units.first(number)
-        runs = [(1, Segment(0, ask.shortfall(number, nslots), remote))] if number else []
-
-    def step(place: int) -> Step:
-        first = place if ask.fill else number
-        nslots, _ = units.first(first)
-        work = first * _work_of_unit(state, ask)
-        return Step(first, nslots, work, lambda: everything if ask.whole else units.take(first))
-
+    runs = units.runs
+    if runs and not (ask.whole or least(slot_of(group).need)[0] or units.take(1)[0]):
+        runs = []  # RFC 20: a job has a core on each of its nodes
+    number = sum(run.units for run in runs)
+    orders = [(run.units, ask.shortfall(1, run.nslots), run.remote) for run in runs]
+    if not ask.fill:
+        number = group.count.largest(number) or 0
+        nslots, remote = _first(runs, number)
+        orders = [(1, ask.shortfall(number, nslots), remote)] if number else []
     segments: list[Segment] = []
     end = 0
-    for length, segment in runs:
+    for length, *order in orders:
         end += length
-        if segments and segments[-1][1:] == segment[1:]:
+        if segments and [*segments[-1][1:]] == order:
             segments.pop()
-        segments.append(segment._replace(end=end))
-    return Fit(Steps(end, step), tuple(segments), effort.tried, effort.gave_up)
-
-
-def _has_core(units: Units) -> bool:
-    """Whether the first unit has a core, as RFC 20 says of a job on each of its nodes."""
-    return bool(units.runs) and units.take(1)[0] != 0
+        segments.append(Segment(end, *order))
+    steps = Steps(units, number, ask.fill, everything, _work_of_unit(state, ask))
+    return Fit(steps, tuple(segments), effort.tried, effort.gave_up)
