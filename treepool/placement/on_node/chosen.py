@@ -37,8 +37,8 @@ _One = Callable[[int, int], Optional[Ids]]
 class Slots(Sequence[Ids]):
     """Slots of *need* in *scope*: *number* of them, whose ids are chosen when asked for.
 
-    ``slots[i]`` is what the first i + 1 take together, of the free *cores* and *gpus*; with *local*,
-    each is local. They keep no state: a state knows its fits, and a cycle would keep both.
+    ``slots[i]`` is what the first i + 1 take together, of the free *cores* and *gpus*. With
+    *local*, each is local. They keep no state: a state knows its fits, and a cycle would keep both.
     """
 
     node_type: NodeType
@@ -52,7 +52,7 @@ class Slots(Sequence[Ids]):
     #: What 1, 2, ... slots take that were placed one after another.
     _taken: list[Ids] = attrs.field(factory=list, init=False)
     #: What searches for the next ones may still take; nothing once there was no room.
-    _left: int = attrs.field(default=PER_REQUEST, init=False)
+    left: int = attrs.field(default=PER_REQUEST, init=False)
 
     def __len__(self) -> int:
         return self.number
@@ -67,25 +67,25 @@ class Slots(Sequence[Ids]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(self.number))]
         taken = self._taken
-        one = self._one() if len(taken) <= index and self._left > 0 else None
+        one = self._one() if len(taken) <= index and self.left > 0 else None
         while one is not None and len(taken) <= index:
             cores, gpus = taken[-1] if taken else (0, 0)
             ids = one(self.cores & ~cores, self.gpus & ~gpus)
             if ids is None:
-                one, self._left = None, 0
+                one, self.left = None, 0
             else:
                 taken.append((cores | ids[0], gpus | ids[1]))
         if index < len(taken):
             return taken[index]
         # The search never goes back: numbers have decided that there is room.
-        found = self._search(index + 1, self.cores, self.gpus, Effort(UNLIMITED))
-        assert found is not None, "more slots were counted than there are"
-        return found
+        takes = self.search(index + 1, self.cores, self.gpus, Effort(UNLIMITED))
+        assert takes is not None, "more slots were counted than there are"
+        return ids_of(takes, self.node_type, self.cores, self.gpus, self.plain)
 
-    def _search(self, number: int, cores: int, gpus: int, effort: Effort) -> Optional[Ids]:
+    def search(self, number: int, cores: int, gpus: int, effort: Effort) -> Optional[list[Take]]:
         """What *number* slots take together of the free *cores* and *gpus*."""
-        how = self.local, self.plain, effort
-        return searched(self.node_type, cores, gpus, *how, self.scope, self.need, number)
+        search = Search(self.node_type, cores, gpus, self.local, self.plain, effort)
+        return search.place(self.scope, self.need, number)
 
     def _one(self) -> _One:
         """Places slots one after another, each in the best remaining way."""
@@ -93,19 +93,13 @@ class Slots(Sequence[Ids]):
         if not need.parts:
             return _Amounts(self, [self.scope], need)
         if not takes_one(need):
-            return self._one_searched
+            return _Several(self)
         # What is taken from a domain only makes it come earlier, so the order of the first slot's
         # domains is that of all slots.
         (part,) = need.parts
         suitable = suitable_domains(self.node_type, self.cores, self.gpus, self.local)
         domains = (suitable.listed if self.plain else suitable.singly)(self.scope, part)
         return _whole(domains) if part.whole else _Amounts(self, domains, part.need)
-
-    def _one_searched(self, cores: int, gpus: int) -> Optional[Ids]:
-        effort = Effort(self._left)
-        ids = self._search(1, cores, gpus, effort)
-        self._left -= effort.tried
-        return ids
 
 
 def _whole(domains: Sequence[Domain]) -> _One:
@@ -162,21 +156,37 @@ class _Amounts:
         return amount_ids(host, want, cores, gpus, node_type.links)
 
 
-def searched(
-    node_type: NodeType,
-    cores: int,
-    gpus: int,
-    local: bool,
-    plain: bool,
-    effort: Effort,
-    scope: Domain,
-    need: Need,
-    number: int,
-) -> Optional[Ids]:
-    """What *number* slots of *need* in *scope* take together, of *cores* and *gpus* that are free;
-    None if a search finds no room."""
-    takes = Search(node_type, cores, gpus, local, plain, effort).place(scope, need, number)
-    return None if takes is None else ids_of(takes, node_type, cores, gpus, plain)
+class _Several:
+    """Places slots that take several domains each, or an amount beside a domain."""
+
+    def __init__(self, slots: Slots) -> None:
+        self.slots = slots
+        #: What the last slot took. A domain that gave something only comes earlier, so the same
+        #: domains are the best until one of them has given all that it can.
+        self.last: list[Take] = []
+
+    def __call__(self, cores: int, gpus: int) -> Optional[Ids]:
+        """What the next slot takes."""
+        slots = self.slots
+        if slots.need.takes_amount or not self.last or not self._again(cores, gpus):
+            effort = Effort(slots.left)
+            takes = slots.search(1, cores, gpus, effort)
+            slots.left -= effort.tried
+            if takes is None:
+                return None
+            self.last = takes
+        return ids_of(self.last, slots.node_type, cores, gpus, slots.plain)
+
+    def _again(self, cores: int, gpus: int) -> bool:
+        """Whether the domains of the last slot have room for another."""
+        node_type = self.slots.node_type
+        return all(
+            not take.whole
+            and has_free(
+                take.scope, take.need, cores, gpus & usable_gpus(node_type, take.scope, take.need)
+            )
+            for take in self.last
+        )
 
 
 def suitable_domains(node_type: NodeType, cores: int, gpus: int, local: bool) -> SuitableDomains:

@@ -247,10 +247,10 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
         orders = [(1, ask.shortfall(number, nslots), remote)] if number else []
     segments: list[Segment] = []
     end = 0
-    for length, *order in orders:
+    for length, shortfall, remote in orders:
         end += length
-        if segments and [*segments[-1][1:]] == order:
+        if segments and segments[-1][1:] == (shortfall, remote):
             segments.pop()
-        segments.append(Segment(end, *order))
+        segments.append(Segment(end, shortfall, remote))
     steps = Steps(units, number, ask.fill, everything, _work_of_unit(state, ask))
     return Fit(steps, tuple(segments), effort.tried, effort.gave_up)

@@ -14,10 +14,11 @@ import attrs
 from treepool.placement.effort import Effort
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
-from treepool.placement.on_node.chosen import Ids, Slots, searched, suitable_domains
+from treepool.placement.on_node.chosen import Ids, Slots, suitable_domains
+from treepool.placement.on_node.ids import ids_of
 from treepool.placement.on_node.ledger import how_often
 from treepool.placement.on_node.levels import amount_levels, asked_of, has_capacity, usable_gpus
-from treepool.placement.on_node.search import slots_among
+from treepool.placement.on_node.search import Search, slots_among
 from treepool.placement.request.need import MANY, SLOT, Need, Part, decided, is_uniform
 from treepool.rfc import idset
 from treepool.rfc.idset import union
@@ -222,7 +223,9 @@ class Placer:
         node_type, cores, gpus = self.node_type, self.state.cores, self.state.gpus
 
         def search(number: int, cores: int, gpus: int, effort: Effort) -> Optional[Ids]:
-            return searched(node_type, cores, gpus, local, self.plain, effort, scope, need, number)
+            search = Search(node_type, cores, gpus, local, self.plain, effort)
+            takes = search.place(scope, need, number)
+            return None if takes is None else ids_of(takes, node_type, cores, gpus, self.plain)
 
         while len(taken) < most:
             ids = search(1, cores, gpus, alone)
