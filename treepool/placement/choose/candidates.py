@@ -8,12 +8,13 @@ that changed since the request was last tried, not at all nodes or all states.
 from __future__ import annotations
 
 import heapq
+from contextlib import suppress
 from typing import Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
 from treepool.placement.choose.policy import ABOVE_KEYS, Policy
-from treepool.placement.effort import remembered
+from treepool.placement.effort import GaveUp, remembered
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.kept import without_kept
@@ -266,7 +267,9 @@ def split_on(
         within = inventory.matching(constraint)
         types = [t for t, ranks in inventory.node_types.items() if ranks & within]
         seen = {without_kept(t, ask.spare): t for t in types}
-        return frozenset(seen[t] for t in split_types(list(seen), slot_of(ask.group).need))
+        with suppress(GaveUp):
+            return frozenset(seen[t] for t in split_types(list(seen), slot_of(ask.group).need))
+        return frozenset()
 
     return remembered(inventory.split, MAX_SPLIT, (ask, constraint), compute)
 

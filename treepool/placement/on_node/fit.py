@@ -11,7 +11,7 @@ from typing import Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
-from treepool.placement.effort import Effort
+from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.nodes.kept import state_without_kept
 from treepool.placement.nodes.state import MAX_FITS, NodeState
 from treepool.placement.on_node.chosen import Ids
@@ -235,7 +235,10 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
     if everything is not None and group.need == Need():
         units = DomainUnits([Given(group.nslots, False, lambda: everything)])
     else:
-        units = Placer(state, ask.locality, effort).units(group)
+        try:
+            units = Placer(state, ask.locality, effort).units(group)
+        except GaveUp:  # whether GPUs are joined at all
+            effort.gave_up, units = True, DomainUnits(())
     runs = units.runs
     if runs and not (ask.whole or least(slot_of(group).need)[0] or units.take(1)[0]):
         runs = []  # RFC 20: a job has a core on each of its nodes

@@ -11,7 +11,7 @@ from typing import Callable, Iterable, NamedTuple, Optional, Sequence, Union
 
 import attrs
 
-from treepool.placement.effort import Effort
+from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.on_node.chosen import Ids, Slots, suitable_domains
@@ -225,7 +225,11 @@ class Placer:
         def search(number: int, cores: int, gpus: int, effort: Effort) -> Optional[Ids]:
             search = Search(node_type, cores, gpus, local, self.plain, effort)
             takes = search.place(scope, need, number)
-            return None if takes is None else ids_of(takes, node_type, cores, gpus, self.plain)
+            try:
+                return None if takes is None else ids_of(takes, node_type, cores, gpus, self.plain)
+            except GaveUp:  # which GPUs are joined
+                effort.gave_up = True
+                return None
 
         while len(taken) < most:
             ids = search(1, cores, gpus, alone)
