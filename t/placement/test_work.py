@@ -410,3 +410,23 @@ def test_what_many_slots_take_on_a_node_of_many_domains_is_counted_and_then_chos
         assert pool.choice(request(pool, "slot=15201/l3=2/core=1")).selection is None
     with Lines(most=60_000):
         assert pool.alloc(1, request(pool, "node/slot=50/l3=2/core=1"))
+
+
+@pytest.mark.parametrize("shape", ["slot={}/node/core=96", "slot={}/core=96"])
+def test_equal_parts_in_thousands_of_switches_are_found_in_time_that_grows_as_their_number(shape):
+    """Option ``within=switch:N:balanced``: how many switches there are to be is not tried out."""
+
+    def work(switches):
+        R = cluster(4 * switches)
+        R["scheduling"]["fabric"] = {
+            "switch": [{"ranks": f"{r}-{r + 3}"} for r in range(0, 4 * switches, 4)]
+        }
+        pool = Pool(R)
+        occupy(pool, -1, dict.fromkeys(range(0, 4 * switches, 3), (1, 0)))
+        options = {"within": f"switch:{switches}:balanced"}
+        asked = request(pool, shape.format(2 * switches), treepool=options)
+        with Lines() as lines:
+            assert pool.choice(asked).selection is not None
+        return lines.count
+
+    assert work(800) < 5 * work(200)
