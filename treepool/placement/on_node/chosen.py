@@ -77,10 +77,24 @@ class Slots(Sequence[Ids]):
                 taken.append((cores | ids[0], gpus | ids[1]))
         if index < len(taken):
             return taken[index]
-        # The search never goes back: numbers have decided that there is room.
+        # That there is room is known.
         takes = self.search(index + 1, self.cores, self.gpus, Effort(UNLIMITED))
         assert takes is not None, "more slots were counted than there are"
-        return ids_of(takes, self.node_type, self.cores, self.gpus, self.plain)
+        return self.ids_of(takes, self.cores, self.gpus)
+
+    def note(self, ids: Optional[Ids]) -> None:
+        """Count one slot more: with it they take *ids*, which can be found again if they are None.
+
+        Nothing more is placed one by one then.
+        """
+        self.number += 1
+        self.left = 0
+        if ids is not None:
+            self._taken.append(ids)
+
+    def ids_of(self, takes: Sequence[Take], cores: int, gpus: int) -> Ids:
+        """The ids of *takes* out of the free *cores* and *gpus*."""
+        return ids_of(takes, self.node_type, cores, gpus, self.plain)
 
     def search(self, number: int, cores: int, gpus: int, effort: Effort) -> Optional[list[Take]]:
         """What *number* slots take together of the free *cores* and *gpus*."""
@@ -175,7 +189,7 @@ class _Several:
             if takes is None:
                 return None
             self.last = takes
-        return ids_of(self.last, slots.node_type, cores, gpus, slots.plain)
+        return slots.ids_of(self.last, cores, gpus)
 
     def _again(self, cores: int, gpus: int) -> bool:
         """Whether the domains of the last slot have room for another."""

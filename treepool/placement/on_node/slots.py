@@ -15,10 +15,9 @@ from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.on_node.chosen import Ids, Slots, suitable_domains
-from treepool.placement.on_node.ids import ids_of
 from treepool.placement.on_node.ledger import how_often
 from treepool.placement.on_node.levels import amount_levels, asked_of, has_capacity, usable_gpus
-from treepool.placement.on_node.search import Search, slots_among
+from treepool.placement.on_node.search import slots_among
 from treepool.placement.request.need import MANY, SLOT, Need, Part, decided, is_uniform
 from treepool.rfc import idset
 from treepool.rfc.idset import union
@@ -168,10 +167,9 @@ class Placer:
     def _most(self, scope: Domain, need: Need, most: int, local: bool) -> Sequence[Ids]:
         """What 1, 2, ... slots of *need* take, up to *most*."""
         number = self._counted(scope, need, most, local)
-        if number is None:
-            return self._searched(scope, need, most, local)
         free = self.state.cores, self.state.gpus
-        return Slots(self.node_type, *free, self.plain, scope, need, number, local)
+        slots = Slots(self.node_type, *free, self.plain, scope, need, number or 0, local)
+        return self._searched(slots, most) if number is None else slots
 
     def _counted(self, scope: Domain, need: Need, most: int, local: bool) -> Optional[int]:
         """How many slots of *need* fit in *scope*, up to *most*; None if a search must say it."""
@@ -210,41 +208,47 @@ class Placer:
         free = ((size(host.cores & cores), size(host.gpus & gpus)) for host in hosts)
         return sum(how_often(need.cores, need.gpus, *amounts) for amounts in free)
 
-    def _searched(self, scope: Domain, need: Need, most: int, local: bool) -> list[Ids]:
-        """What 1, 2, ... slots of *need* take, where only a search can say how many fit.
+    def _searched(self, slots: Slots, most: int) -> Slots:
+        """*slots*, up to *most*, where only a search can say how many fit.
 
         They are placed one by one, then together.
         """
+        need = slots.need
         counts = not decided(need, self.locality == "required") or self._has_slices_beside(need)
         effort = self.effort.part() if counts else Effort()
         # Where one of uniform slots fits best takes a search, even if numbers decide how many fit.
         alone = Effort() if is_uniform(need) else effort
-        taken: list[Ids] = []
-        node_type, cores, gpus = self.node_type, self.state.cores, self.state.gpus
-
-        def search(number: int, cores: int, gpus: int, effort: Effort) -> Optional[Ids]:
-            search = Search(node_type, cores, gpus, local, self.plain, effort)
-            takes = search.place(scope, need, number)
-            try:
-                return None if takes is None else ids_of(takes, node_type, cores, gpus, self.plain)
-            except GaveUp:  # which GPUs are joined
-                effort.gave_up = True
-                return None
-
-        while len(taken) < most:
-            ids = search(1, cores, gpus, alone)
+        cores, gpus = self.state.cores, self.state.gpus
+        while slots.number < most:
+            ids = self._placed(slots, 1, cores, gpus, alone)
             if ids is None:
                 break
             cores, gpus = cores & ~ids[0], gpus & ~ids[1]
-            taken.append((self.state.cores & ~cores, self.state.gpus & ~gpus))
-        while len(taken) < most and (taken or alone.gave_up):
-            ids = search(len(taken) + 1, self.state.cores, self.state.gpus, effort)
-            if ids is None:
+            slots.note((self.state.cores & ~cores, self.state.gpus & ~gpus))
+        while slots.number < most and (slots.number or alone.gave_up):
+            if need.has_gpu_demand:  # what they take may be a search of its own
+                ids = self._placed(slots, slots.number + 1, slots.cores, slots.gpus, effort)
+                if ids is None:
+                    break
+                slots.note(ids)
+            elif slots.search(slots.number + 1, slots.cores, slots.gpus, effort) is None:
                 break
-            taken.append(ids)
+            else:
+                slots.note(None)
         if counts:
             self.effort.add(effort)
-        return taken
+        return slots
+
+    def _placed(
+        self, slots: Slots, number: int, cores: int, gpus: int, effort: Effort
+    ) -> Optional[Ids]:
+        """What *number* of *slots* take together where *cores* and *gpus* are free."""
+        takes = slots.search(number, cores, gpus, effort)
+        try:
+            return None if takes is None else slots.ids_of(takes, cores, gpus)
+        except GaveUp:  # which GPUs are joined
+            effort.gave_up = True
+            return None
 
     def _has_slices_beside(self, need: Need) -> bool:
         """Whether a slot takes an amount beside its domains where GPUs have slices."""
