@@ -39,12 +39,49 @@ class Segment(NamedTuple):
     remote: bool
 
 
-class Steps:
-    """What 1, 2, ... units of a node take. So many are known; ids are chosen when asked for.
+@attrs.define(eq=False)
+class Step:
+    """What the first ``units`` units of a node take together, with ``nslots`` slots.
 
-    Without *fill* there is one step, the first *number* of units; with it so many. A step takes
-    *everything*, if that is not None. A unit is about so much *work* to choose, in the units of
-    effort.py.
+    Which ids these are is chosen when somebody asks. That is about so much ``work``, in the units
+    of effort.py.
+    """
+
+    units: int
+    nslots: int
+    work: int
+    _source: Units
+    _ids: Optional[Ids] = None
+
+    @property
+    def ids(self) -> Ids:
+        """The cores and GPUs, as bitmasks."""
+        if self._ids is None:
+            self._ids = self._source.take(self.units)
+        return self._ids
+
+    @property
+    def cores(self) -> int:
+        """The cores, as bitmask."""
+        return (self._ids or self.ids)[0]
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs, as bitmask."""
+        return (self._ids or self.ids)[1]
+
+    def prepare(self) -> Iterator[int]:
+        """Choose the ids if they are not known; yields the work."""
+        if self._ids is None:
+            self._ids = self._source.take(self.units)
+            yield self.work
+
+
+class Steps:
+    """What 1, 2, ... units of a node take; without *fill* there is one step, for *number* units.
+
+    So many are known, a step is made when somebody looks at it. A step takes *everything*, if that
+    is not None. A unit is about so much *work* to choose.
     """
 
     __slots__ = ("everything", "fill", "known", "number", "units", "work")
@@ -57,57 +94,25 @@ class Steps:
         self.fill = fill
         self.everything = everything
         self.work = work
-        #: The ids of the steps that somebody asked for.
-        self.known: dict[int, Ids] = {}
+        self.known: dict[int, Step] = {}
 
     def __len__(self) -> int:
         return self.number if self.fill else min(1, self.number)
 
     def __getitem__(self, index: int) -> Step:
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
-            raise IndexError(index)
-        return Step(self, place + 1 if self.fill else self.number)
+        found = self.known.get(index)
+        if found is None:
+            place = index + len(self) if index < 0 else index
+            if not 0 <= place < len(self):
+                raise IndexError(index)
+            number = place + 1 if self.fill else self.number
+            nslots, _ = _first(self.units.runs, number)
+            made = Step(number, nslots, number * self.work, self.units, self.everything)
+            found = self.known.setdefault(place, made)
+        return found
 
     def __iter__(self) -> Iterator[Step]:
         return map(self.__getitem__, range(len(self)))
-
-
-@attrs.frozen(eq=False)
-class Step:
-    """What the first ``units`` units of a node take together."""
-
-    _steps: Steps
-    units: int
-
-    @property
-    def nslots(self) -> int:
-        """How many slots they have."""
-        return _first(self._steps.units.runs, self.units)[0]
-
-    @property
-    def ids(self) -> Ids:
-        """The cores and GPUs, as bitmasks."""
-        known = self._steps.known
-        if self.units not in known:
-            known[self.units] = self._steps.everything or self._steps.units.take(self.units)
-        return known[self.units]
-
-    @property
-    def cores(self) -> int:
-        """The cores, as bitmask."""
-        return self.ids[0]
-
-    @property
-    def gpus(self) -> int:
-        """The GPUs, as bitmask."""
-        return self.ids[1]
-
-    def prepare(self) -> Iterator[int]:
-        """Choose the ids if they are not known; yields the work."""
-        if self.units not in self._steps.known:
-            assert self.ids
-            yield self.units * self._steps.work
 
 
 def _first(runs: Iterable[Run], units: int) -> tuple[int, bool]:
