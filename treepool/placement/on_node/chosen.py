@@ -51,6 +51,8 @@ class Slots(Sequence[Ids]):
     local: bool
     #: What 1, 2, ... slots take that were placed one after another.
     _taken: list[Ids] = attrs.field(factory=list, init=False)
+    #: What so many slots take that a search placed together.
+    _together: dict[int, Sequence[Take]] = attrs.field(factory=dict, init=False)
     #: What searches for the next ones may still take; nothing once there was no room.
     left: int = attrs.field(default=PER_REQUEST, init=False)
 
@@ -77,20 +79,23 @@ class Slots(Sequence[Ids]):
                 taken.append((cores | ids[0], gpus | ids[1]))
         if index < len(taken):
             return taken[index]
-        # That there is room is known.
-        takes = self.search(index + 1, self.cores, self.gpus, Effort(UNLIMITED))
-        assert takes is not None, "more slots were counted than there are"
+        takes = self._together.get(index + 1)
+        if takes is None:  # numbers have decided that there is room: the search never goes back
+            takes = self.search(index + 1, self.cores, self.gpus, Effort(UNLIMITED))
+            assert takes is not None, "more slots were counted than there are"
         return self.ids_of(takes, self.cores, self.gpus)
 
-    def note(self, ids: Optional[Ids]) -> None:
-        """Count one slot more: with it they take *ids*, which can be found again if they are None.
-
-        Nothing more is placed one by one then.
-        """
+    def note(self, ids: Ids) -> None:
+        """Count one slot more: with it they take *ids*. Nothing more is placed one by one then."""
         self.number += 1
         self.left = 0
-        if ids is not None:
-            self._taken.append(ids)
+        self._taken.append(ids)
+
+    def note_takes(self, takes: Sequence[Take]) -> None:
+        """Count one slot more: with it they take the ids of *takes*, placed together."""
+        self.number += 1
+        self.left = 0
+        self._together[self.number] = takes
 
     def ids_of(self, takes: Sequence[Take], cores: int, gpus: int) -> Ids:
         """The ids of *takes* out of the free *cores* and *gpus*."""

@@ -15,7 +15,7 @@ from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.on_node.chosen import Ids, Slots, suitable_domains
-from treepool.placement.on_node.ledger import how_often
+from treepool.placement.on_node.ledger import Take, how_often
 from treepool.placement.on_node.levels import amount_levels, asked_of, has_capacity, usable_gpus
 from treepool.placement.on_node.search import slots_among
 from treepool.placement.request.need import MANY, SLOT, Need, Part, decided, is_uniform
@@ -220,33 +220,35 @@ class Placer:
         alone = Effort() if is_uniform(need) else effort
         cores, gpus = self.state.cores, self.state.gpus
         while slots.number < most:
-            ids = self._placed(slots, 1, cores, gpus, alone)
+            takes = slots.search(1, cores, gpus, alone)
+            ids = None if takes is None else self._ids(slots, takes, cores, gpus, alone)
             if ids is None:
                 break
             cores, gpus = cores & ~ids[0], gpus & ~ids[1]
             slots.note((self.state.cores & ~cores, self.state.gpus & ~gpus))
         while slots.number < most and (slots.number or alone.gave_up):
-            if need.has_gpu_demand:  # what they take may be a search of its own
-                ids = self._placed(slots, slots.number + 1, slots.cores, slots.gpus, effort)
-                if ids is None:
-                    break
-                slots.note(ids)
-            elif slots.search(slots.number + 1, slots.cores, slots.gpus, effort) is None:
+            takes = slots.search(slots.number + 1, slots.cores, slots.gpus, effort)
+            if takes is None:
                 break
-            else:
-                slots.note(None)
+            if not need.has_gpu_demand:
+                slots.note_takes(takes)
+                continue
+            ids = self._ids(slots, takes, slots.cores, slots.gpus, effort)
+            if ids is None:
+                break
+            slots.note(ids)
         if counts:
             self.effort.add(effort)
         return slots
 
-    def _placed(
-        self, slots: Slots, number: int, cores: int, gpus: int, effort: Effort
+    def _ids(
+        self, slots: Slots, takes: Sequence[Take], cores: int, gpus: int, effort: Effort
     ) -> Optional[Ids]:
-        """What *number* of *slots* take together where *cores* and *gpus* are free."""
-        takes = slots.search(number, cores, gpus, effort)
+        """The ids of *takes* for *slots* where *cores* and *gpus* are free; None if a search for
+        GPUs that are joined gave up."""
         try:
-            return None if takes is None else slots.ids_of(takes, cores, gpus)
-        except GaveUp:  # which GPUs are joined
+            return slots.ids_of(takes, cores, gpus)
+        except GaveUp:
             effort.gave_up = True
             return None
 
