@@ -237,7 +237,9 @@ def test_nothing_is_used_twice_and_everything_ends(seed, rules):
         begun.append(job)
         assert start >= job.submit
         for ranks, cores, gpus in allocation.parts:
-            used.extend((start, start + job.runs, rank, cores, gpus) for rank in ranks)
+            used.extend(
+                (start, start + job.runs, rank, cores, gpus) for rank in idset.iterate(ranks)
+            )
 
     outcome = replay(resource_set, traced, rules, watch=watch)
     assert sorted(j.place for j in begun) == sorted(j.place for j in traced)

@@ -8,6 +8,7 @@ import attrs
 
 from treepool.placement.choose.choice import Situation
 from treepool.placement.gpus.best_set import best_set
+from treepool.placement.held import ranks_in
 from treepool.placement.nodes.distances import farthest
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.link_table import smallest_link
@@ -56,11 +57,11 @@ def settled(situation: Situation, request: Request, parts: Iterable[Held]) -> As
     inventory = situation.inventory
     states: list[Optional[NodeState]] = [None] * len(inventory.types)
     for ranks, cores, gpus in parts:
-        for rank in ranks:
+        for rank in idset.iterate(ranks):
             node_type = inventory.types[rank]
             assert node_type is not None
             states[rank] = inventory.states.get(node_type, cores, gpus)
-    index = NodeIndex(states, idset.flags(inventory.ranks, len(states)))
+    index = NodeIndex(states, ranks_in(parts))
     return Situation(inventory, index, situation.policy).choice(request).request.ask
 
 
