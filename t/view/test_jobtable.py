@@ -58,11 +58,12 @@ def test_a_row_of_sacct_becomes_a_job_or_is_left_out_for_a_reason(row, becomes):
     assert (job.place, found.left_out) == ("line 2", {})
 
 
-def test_a_whole_table_is_told_in_two_remarks_and_can_be_written_as_a_trace():
+def test_a_whole_table_is_told_in_few_remarks_and_can_be_written_as_a_trace():
     found = jobtable.read("\n".join([HEADER, *(row for row, _ in ROWS)]))
     assert found.remarks == [
         "5 lines left out (steps of jobs: 2, did not run: 2, no cores: 1)",
         "columns without effect: 'State'",
+        "1 job ran longer than allowed: cut at the limit",
     ]
     assert [job.place for job in found.jobs] == ["line 2", "line 6", "line 7", "line 11", "line 5"]
     again = trace.read("\n".join(trace.write(found.jobs))).jobs

@@ -121,7 +121,8 @@ def _print_mix(arguments: Namespace) -> int:
             pool = Pool(cluster.resource_set(arguments))
     else:
         pool = Pool(cluster.resource_set(arguments))
-        counts, unread = _counted(tracefile.read("advise", name, arguments.threads_per_core))
+        past_jobs = tracefile.read("advise", name, arguments.threads_per_core).jobs
+        counts, unread = _counted(past_jobs)
     mix = finished(past_mix(counts, pool.inventory))
     if unread:
         complain("treepool advise", f"{words.count(unread, 'job')} could not be read")

@@ -9,7 +9,9 @@ A trace has a JSON object on each line. "submit" and "duration", in seconds, and
 "queue", "account", "priority", "constraint" (RFC 31), "locality" and "options" (job
 options, as in a jobspec) are optional. The scheduler knows the limit of a job, not
 its duration. A table that begins with the names of its columns, as sacct prints it,
-is a trace, too: --print shows which jobs it has.
+is a trace, too, and so is a file in Standard Workload Format (SWF), whose header says
+how many nodes there are. --print shows which jobs it has. Files may be compressed by
+gzip.
 
 With --snapshot, the jobs of a running instance go on, as if none came after them:
 each job ends at its time limit, because nobody knows better. Options that --compare
@@ -22,6 +24,8 @@ examples:
   sacct -aX --parsable2 -o JobID,Submit,Elapsed,Timelimit,AllocTRES,Account > jobs.csv
   treepool replay jobs.csv -R R.json --compare policy=easy --by account --by size
       what Slurm ran; also how long the jobs of each account and size waited
+  treepool replay theta.swf.gz --nodes 4360
+      jobs of the Parallel Workloads Archive, on nodes without topology
   treepool replay jobs.csv -R R.json --add '10*gpu' --add '20*gpu'
       the same jobs, and with ten or twenty more nodes like those with property gpu
   treepool replay trace.jsonl --compare policy=easy --compare policy=easy,node-policy=min-span
@@ -74,7 +78,7 @@ from treepool.view.replay import Outcome, Rules, continued, replay
 from treepool.view.snapshot import Snapshot
 from treepool.view.started import GROUPS, Started, waits_by
 from treepool.view.synthetic import synthetic
-from treepool.view.trace import TraceJob
+from treepool.view.trace import Machine, TraceJob
 from treepool.view.words import count
 
 #: Most refused jobs that are listed by name.
@@ -99,7 +103,7 @@ class Replayed:
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.usage = (
-        "treepool replay [-R FILE... | --cluster a|b] TRACE|--synthetic N [options]\n"
+        "treepool replay [-R FILE... | --nodes N | --cluster a|b] TRACE|--synthetic N [options]\n"
         "       treepool replay --snapshot FILE [options]"
     )
     parser.add_argument("trace", metavar="TRACE", nargs="?", help='a trace, "-" for stdin')
@@ -184,8 +188,13 @@ def run(arguments: Namespace) -> int:
     if arguments.starts and not arguments.json:
         raise Stop("argument --starts: only with --json", USAGE)
     taken = cluster.snapshot(arguments)
-    clusters = _clusters(arguments, taken)
-    jobs = continued(taken) if taken else _jobs(arguments, next(iter(clusters.values())))
+    past = None
+    if arguments.trace is not None:
+        past = tracefile.read("replay", arguments.trace, arguments.threads_per_core)
+    clusters: dict[str, ResourceSet] = {}
+    if past is None or not arguments.print:
+        clusters = _clusters(arguments, taken, past.machine if past else None)
+    jobs = past.jobs if past else continued(taken) if taken else _made_up(arguments, clusters)
     if arguments.print:
         for line in trace.write(jobs):
             out(line)
@@ -212,12 +221,21 @@ def run(arguments: Namespace) -> int:
     return _refusals([one.outcome for one in found])
 
 
-def _clusters(arguments: Namespace, taken: Optional[Snapshot]) -> dict[str, ResourceSet]:
-    """The clusters to compare, by name: those of ``-R``, or one and what ``--add`` makes of it."""
-    if taken is None:
-        found = cluster.resource_sets(arguments)
-    else:
+def _clusters(
+    arguments: Namespace, taken: Optional[Snapshot], machine: Optional[Machine]
+) -> dict[str, ResourceSet]:
+    """The clusters to compare, by name: those of ``-R``, or one and what ``--add`` makes of it.
+
+    *machine* is what the trace says of its own, if it may.
+    """
+    if taken is not None:
         found = {Path(arguments.snapshot).name: taken.resource_set}
+    elif arguments.nodes is not None or (
+        machine is not None and arguments.R_file is None and arguments.cluster is None
+    ):
+        found = _flat_nodes(arguments, machine).resource_sets()
+    else:
+        found = cluster.resource_sets(arguments)
     if arguments.add and len(found) > 1:
         raise Stop("argument --add: goes with one cluster", USAGE)
     ((name, alone),) = list(found.items())[:1]
@@ -233,12 +251,30 @@ def _clusters(arguments: Namespace, taken: Optional[Snapshot]) -> dict[str, Reso
     return found
 
 
-def _jobs(arguments: Namespace, resource_set: ResourceSet) -> list[TraceJob]:
-    if arguments.trace is None:
-        if not resource_set.ranks:
-            raise Stop("--synthetic: the cluster has no nodes")
-        return synthetic(resource_set, arguments.synthetic, arguments.seed, arguments.load)
-    return tracefile.read("replay", arguments.trace, arguments.threads_per_core)
+def _flat_nodes(arguments: Namespace, machine: Optional[Machine]) -> cluster.FlatNodes:
+    """The nodes of ``--nodes``, as far as it says, otherwise those of *machine*."""
+    given: Optional[cluster.FlatNodes] = arguments.nodes
+    if given is not None and given.cores is not None:
+        return given
+    if machine is None:
+        form = f"{given.number if given else 'N'},cores=C is needed"
+        raise Stop(f"argument --nodes: {form}: the jobs do not say how many a node has", USAGE)
+    number = given.number if given else machine.nodes or machine.processors
+    if not number:
+        needed = "its header does not say how many nodes there are: --nodes N is needed"
+        raise Stop(f"{files.shown(arguments.trace)}: {needed}", USAGE)
+    cores = machine.cores(number)
+    said = "as the header says" if machine.processors else "because the header says nothing"
+    told = f"{count(number, 'node')}, each with {count(cores, 'core')}, {said}"
+    complain("treepool replay", f"{files.shown(arguments.trace)}: {told}")
+    return cluster.FlatNodes(number, cores, given.gpus if given else 0)
+
+
+def _made_up(arguments: Namespace, clusters: dict[str, ResourceSet]) -> list[TraceJob]:
+    resource_set = next(iter(clusters.values()))
+    if not resource_set.ranks:
+        raise Stop("--synthetic: the cluster has no nodes")
+    return synthetic(resource_set, arguments.synthetic, arguments.seed, arguments.load)
 
 
 def _replays(

@@ -1,4 +1,4 @@
-"""Reads a file of past jobs, a trace or a table of sacct; the option ``--threads-per-core``."""
+"""Reads a file of past jobs: a trace, a table of sacct, SWF; the option ``--threads-per-core``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from treepool.cli import files
 from treepool.cli.replayarguments import whole_number
 from treepool.cli.screen import complain
-from treepool.view import jobtable, trace
-from treepool.view.trace import TraceJob
+from treepool.view import jobtable, swf, trace
+from treepool.view.trace import Trace
 
 
 def add_threads(parser: Any) -> None:
@@ -22,11 +22,16 @@ def add_threads(parser: Any) -> None:
     )
 
 
-def read(command: str, name: str, threads: int) -> list[TraceJob]:
+def read(command: str, name: str, threads: int) -> Trace:
     """The jobs in file *name*; *command* says what was not read. Raises Stop."""
     text = files.read_text(name, table=True)
     with files.naming(name):
-        found = jobtable.read(text, threads) if jobtable.is_table(text) else trace.read(text)
+        if swf.is_swf(text):
+            found = swf.read(text)
+        elif jobtable.is_table(text):
+            found = jobtable.read(text, threads)
+        else:
+            found = trace.read(text)
     for remark in found.remarks:
         complain(f"treepool {command}", f"{files.shown(name)}: {remark}")
-    return found.jobs
+    return found

@@ -38,6 +38,7 @@ from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
 from treepool.rfc.times import iso_time
 from treepool.view.trace import (
+    MAX_COUNT,
     MAX_DURATION,
     MAX_ID,
     MAX_PRIORITY,
@@ -48,8 +49,8 @@ from treepool.view.trace import (
     TraceJob,
 )
 
-#: Most columns, and most nodes, CPUs or GPUs of a job.
-MAX_COLUMNS, MAX_COUNT = 1000, 1 << 40
+#: Most columns.
+MAX_COLUMNS = 1000
 
 #: For each part of a job the columns that may have it, the first that has a value counts.
 _COLUMNS = {
