@@ -72,6 +72,8 @@ USAGE = [
     ("replay --synthetic 3 --add ''", "NUMBER*NODE is needed"),
     ("replay --synthetic 3 --by user", "--by"),
     ("replay --synthetic 3 --threads-per-core 0", "--threads-per-core"),
+    ("replay x --column gpu=y", "unknown part 'gpu' (did you mean 'gpus'?)"),
+    ("replay x --column gpus", "gpus=NAME is needed"),
     ("alloc -R a -R b slot/core", "argument -R: is given twice"),
     ("show -R a -R a", "argument -R: is given twice"),
     ("replay --synthetic 0", "'0'"),

@@ -79,7 +79,7 @@ def define(parser: ArgumentParser) -> None:
         help="print the option mix of sched-treepool, from past jobs, and stop: those of a trace, "
         'of a table of sacct, or of the running Flux instance (a file of that name: "./instance")',
     )
-    tracefile.add_threads(parser)
+    tracefile.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -121,7 +121,7 @@ def _print_mix(arguments: Namespace) -> int:
             pool = Pool(cluster.resource_set(arguments))
     else:
         pool = Pool(cluster.resource_set(arguments))
-        past_jobs = tracefile.read("advise", name, arguments.threads_per_core).jobs
+        past_jobs = tracefile.read("advise", name, arguments).jobs
         counts, unread = _counted(past_jobs)
     mix = finished(past_mix(counts, pool.inventory))
     if unread:

@@ -116,7 +116,7 @@ def define(parser: ArgumentParser) -> None:
         default=[],
         help="also the cluster with N more nodes like NODE, a rank, host or property; repeatable",
     )
-    tracefile.add_threads(parser)
+    tracefile.add_options(parser)
     made = parser.add_argument_group("synthetic traces")
     made.add_argument(
         "--synthetic",
@@ -190,7 +190,7 @@ def run(arguments: Namespace) -> int:
     taken = cluster.snapshot(arguments)
     past = None
     if arguments.trace is not None:
-        past = tracefile.read("replay", arguments.trace, arguments.threads_per_core)
+        past = tracefile.read("replay", arguments.trace, arguments)
     clusters: dict[str, ResourceSet] = {}
     if past is None or not arguments.print:
         clusters = _clusters(arguments, taken, past.machine if past else None)
