@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from commandline import REPOSITORY, run_process, well_behaved
+from commandline import REPOSITORY, on_a_terminal, run_process, well_behaved
 from made import nodes
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -436,6 +436,34 @@ def test_a_bad_cluster_is_refused_by_name(treepool, write, R):
     R["scheduling"]["children"][0]["ranks"] = "7-9"
     path = write(R)
     assert treepool("replay", "--synthetic", 3, "-R", path).is_one_line_error(str(path), "7-9")
+
+
+#: A replay whose bar comes at once, and is written again as often as something is said.
+AT_ONCE = """
+import sys
+from treepool.cli import main, progressbar
+progressbar.DELAY = 0
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+def test_ctrl_c_prints_what_is_known_so_far(write):
+    jobs = "".join(f"{i} {i * 100} 0 100 1 {'-1 ' * 12}-1\n" for i in range(30_000))
+    path = write("; MaxNodes: 3\n; UnixStartTime: 1700000000\n" + jobs, "long.swf")
+    compared = ("--compare", "policy=fifo", "--compare", "policy=easy")
+    found, status = on_a_terminal(
+        "-c", AT_ONCE, "replay", str(path), *compared, interrupt_at=" left policy=fifo: "
+    )
+    assert status == 130
+    assert re.search(
+        r"\d:\d\d:\d\d left policy=fifo: [\d,]+ of 30,000 jobs, 20\d\d-\d\d-\d\d", found
+    )
+    *_, rest = found.split("\x1b[2K")  # the bar is gone
+    ran, left = (re.search(rf"{what} +([\d,]+)", rest)[1] for what in ("run", r"\(interrupted\)"))
+    assert int(ran.replace(",", "")) + int(left.replace(",", "")) == 30_000
+    assert "easy" not in rest
+    assert rest.rstrip().endswith("the numbers are those up to then; 0 of 2 replays complete")
+    assert "Traceback" not in found
 
 
 def test_a_bar_is_shown_on_terminals_only():

@@ -262,9 +262,20 @@ def test_nothing_is_used_twice_and_everything_ends(seed, rules):
 def test_progress_goes_from_0_to_1():
     told = []
     replay(cluster(2), jobs(*[(i, 3, "slot=1/core=8") for i in range(500)]), FIFO, told.append)
-    assert told == sorted(told)
-    assert 0 <= told[0] < 0.2
-    assert 0.8 < told[-1] <= 1
+    shares = [one.share for one in told]
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert (told[-1].over, told[-1].jobs, shares[-1]) == (500, 500, 1)
+
+
+def test_a_replay_that_is_stopped_has_the_numbers_up_to_then():
+    traced = jobs(*[(i, 10, "slot=1/core=8") for i in range(20)])
+    told = []
+    outcome = replay(cluster(), traced, FIFO, told.append, stopped=lambda: told[-1].time >= 40)
+    assert (outcome.jobs, outcome.unstarted, outcome.span) == (5, 15, 40)
+    assert outcome.cores_used == 1
+    assert outcome.wait.max == 40 - 4
+    assert replay(cluster(), traced, FIFO).unstarted is None
 
 
 # -- curves and numbers

@@ -44,15 +44,20 @@ examples:
       a line of a trace
 
 exit status:
-  0 done; 1 some jobs could never run, or a file is not valid; 2 usage, or no such file
+  0 done; 1 some jobs could never run, or a file is not valid; 2 usage, or no such file;
+  130 interrupted: Ctrl-C prints the numbers up to then, a second one nothing
 """
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from argparse import ArgumentParser, Namespace
+from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import attrs
 
@@ -66,7 +71,18 @@ from treepool.cli.replayarguments import (
     rules_in,
     whole_number,
 )
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, shortened, width
+from treepool.cli.screen import (
+    DONE,
+    INTERRUPTED,
+    NO,
+    USAGE,
+    Stop,
+    complain,
+    out,
+    out_json,
+    shortened,
+    width,
+)
 from treepool.errors import InvalidOption
 from treepool.placement.allocation import Allocation
 from treepool.rfc.rset import ResourceSet
@@ -74,12 +90,15 @@ from treepool.view import trace
 from treepool.view.added import added
 from treepool.view.history import Start, picture_of
 from treepool.view.picture import Picture
-from treepool.view.replay import Outcome, Rules, continued, replay
+from treepool.view.replay import Outcome, Progress, Rules, continued, replay
 from treepool.view.snapshot import Snapshot
 from treepool.view.started import GROUPS, Started, waits_by
 from treepool.view.synthetic import synthetic
 from treepool.view.trace import Machine, TraceJob
 from treepool.view.words import count
+
+#: Times of a trace from here on are dates: 1990 to 9999.
+_FIRST_DATE, _LAST_DATE = 631_152_000.0, 253_402_300_799.0
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -210,15 +229,41 @@ def run(arguments: Namespace) -> int:
     if arguments.html is not None:
         files.check_writable("--html", arguments.html)
     starts: list[Start] = []
-    with files.naming(arguments.trace or arguments.snapshot or "synthetic"):
-        found = _replays(arguments, clusters, jobs, rules, starts, taken)
+    with files.naming(arguments.trace or arguments.snapshot or "synthetic"), _stopping() as stopped:
+        found = _replays(arguments, clusters, jobs, rules, starts, taken, stopped)
     if arguments.html is not None:
         picture = picture_of(next(iter(clusters.values())), starts)
         _write_page(arguments.html, picture, [one.outcome for one in found])
     _write(arguments, found)
     if taken is not None:
         _tell_missing(taken, jobs)
-    return _refusals([one.outcome for one in found])
+    status = _refusals([one.outcome for one in found])
+    if not stopped():
+        return status
+    done = f"{len(found) - 1} of {count(number, 'replay')} complete"
+    complain("treepool replay", f"interrupted: the numbers are those up to then; {done}")
+    return INTERRUPTED
+
+
+@contextmanager
+def _stopping() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C, given once, stop the replay with what is known; says whether it was given."""
+    given: list[int] = []
+
+    def stop(number: int, frame: object) -> None:
+        given.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    # Elsewhere someone has decided what an interrupt does, and threads cannot.
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, stop)
+        try:
+            yield lambda: bool(given)
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    else:
+        yield lambda: False
 
 
 def _clusters(
@@ -284,8 +329,9 @@ def _replays(
     rules: list[Rules],
     starts: list[Start],
     taken: Optional[Snapshot],
+    stopped: Callable[[], bool],
 ) -> list[Replayed]:
-    """The replay of *jobs* on each of the *clusters* under each of the *rules*.
+    """The replay of *jobs* on each of the *clusters* under each of the *rules*, until *stopped*.
 
     *starts* receives the jobs that start in the first one, if a page shows them.
     """
@@ -294,8 +340,9 @@ def _replays(
     for name, resource_set, each in runs:
         started: list[Started] = []
 
-        def tell(done: float, doing: str = each.name) -> None:
-            progress((len(found) + done) / len(runs), doing)
+        def tell(done: Progress, name: str = each.name) -> None:
+            doing = f"{name}: {done.over:,} of {count(done.jobs, 'job')}, {_day(done.time)}"
+            progress((len(found) + done.share) / len(runs), doing)
 
         def watch(
             job: TraceJob, start: float, allocation: Allocation, to: list[Started] = started
@@ -307,12 +354,21 @@ def _replays(
 
         began = time.perf_counter()
         try:
-            outcome = replay(resource_set, jobs, each, tell, watch, taken)
+            outcome = replay(resource_set, jobs, each, tell, watch, taken, stopped)
         except InvalidOption as e:
             raise Stop(f"argument --compare: {e}") from None
         outcome = attrs.evolve(outcome, cluster=name)
         found.append(Replayed(outcome, time.perf_counter() - began, started))
+        if stopped():
+            break
     return found
+
+
+def _day(time: float) -> str:
+    """The day of a *time* of a trace; some count from zero."""
+    if time < _FIRST_DATE:
+        return f"day {int(time // 86400)}"
+    return datetime.fromtimestamp(min(time, _LAST_DATE), timezone.utc).strftime("%Y-%m-%d")
 
 
 def _tell_missing(taken: Snapshot, jobs: list[TraceJob]) -> None:
@@ -365,6 +421,7 @@ def _line(one: Replayed) -> dict[str, Any]:
     return {
         "jobs": outcome.jobs,
         "refused": outcome.nrefused,
+        **({} if outcome.unstarted is None else {"partial": True, "unstarted": outcome.unstarted}),
         "span": outcome.span,
         "last_start": outcome.last_start,
         "cores": outcome.cores,
