@@ -10,15 +10,17 @@ import pytest
 from depth import examples
 from made import nodes
 from rfc.test_fabric import key
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.view import history, trace
 from treepool.view.replay import Rules, replay
 from treepool.view.synthetic import synthetic
-from treepool.view.tally import POINTS, Curve, quantile
+from treepool.view.tally import POINTS, Curve, Tally, quantile
 from treepool.view.trace import InvalidTrace
 from view.conftest import cluster_R
 from view.counting import some_R
+from work import Lines
 
 FIFO, EASY = Rules("fifo", "fifo", 8), Rules("easy", "easy", 1)
 CONSERVATIVE = Rules("conservative", "conservative", 64)
@@ -305,6 +307,18 @@ def test_quantiles_are_values_that_were_there():
     assert quantile(list(range(1, 101)), 0.95) == 95
     assert quantile([7], 0.95) == 7
     assert quantile([], 0.5) is None
+
+
+def test_to_count_a_job_costs_the_same_on_few_nodes_and_on_many():
+    def lines(number):
+        tally = Tally(cluster(number), Pool(nodes()).situation.policy.mix)
+        holdings = [((1 << number) - 1, 0b11, 0)]
+        with Lines() as work:
+            tally.take(holdings)
+            tally.end(holdings)
+        return work.count
+
+    assert lines(3000) == lines(3)
 
 
 # -- traces

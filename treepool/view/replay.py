@@ -32,7 +32,7 @@ from treepool.rfc.shape import parse_shape
 from treepool.view.model import OTHER
 from treepool.view.places import settled
 from treepool.view.snapshot import Pending, Snapshot
-from treepool.view.tally import Point, Tally, Waits, quantile
+from treepool.view.tally import Holding, Point, Tally, Waits, quantile
 from treepool.view.trace import InvalidTrace, TraceJob
 
 #: Most refused jobs that are listed by name.
@@ -200,7 +200,7 @@ class _Run:
         self.tally = Tally(resource_set, self.pool.situation.policy.mix)
         self.now = 0.0
         self.running: list[tuple[float, int]] = []
-        self.allocations: dict[int, Allocation] = {}
+        self.held: dict[int, list[Holding]] = {}
         self.refusals: list[tuple[TraceJob, str]] = []
         self.nrefused = 0
         self.ran = 0
@@ -225,9 +225,9 @@ class _Run:
         for jobid, end in self.pool.job_end_times():
             job = self.pool.job(jobid)
             assert job is not None
-            allocation = self.allocations[jobid] = Allocation(self.pool.inventory, job.parts, 1)
+            allocation = Allocation(self.pool.inventory, job.parts, 1)
             heapq.heappush(self.running, (end or CENTURY, jobid))
-            self.tally.hold(allocation)
+            self.held[jobid] = self.tally.hold(allocation)
             if self.watch is not None:
                 name = known[jobid].name if jobid in known else OTHER
                 length = end or CENTURY
@@ -252,7 +252,7 @@ class _Run:
             while self.running and self.running[0][0] <= time:
                 number = heapq.heappop(self.running)[1]
                 self.pool.free(number)
-                self.tally.end(self.allocations.pop(number))
+                self.tally.end(self.held.pop(number))
             while submitted < total and self._arrival(submitted) <= time:
                 self._submit(submitted + 1, self.jobs[submitted])
                 submitted += 1
@@ -376,11 +376,10 @@ class _Run:
         """Let *job* run."""
         traced, request = self.jobs[job.jobid - 1], job.job_class.request
         self.ran += 1
-        self.allocations[job.jobid] = allocation
         heapq.heappush(self.running, (self.now + traced.runs, job.jobid))
         wait = max(0.0, self.now - (traced.submit - self.began))
         ask = settled(self.pool.situation, request, allocation.parts)
-        self.tally.start(self.now, wait, ask, allocation)
+        self.held[job.jobid] = self.tally.start(self.now, wait, ask, allocation)
         if self.snapshot is not None:
             self.starts[traced.name] = StartTime(traced.name, self.began + self.now, self.now)
         if self.watch is not None:

@@ -1,13 +1,13 @@
 """The numbers of a replay: how much is in use, what of the rest is stranded, how long jobs wait.
 
-The tally keeps its own account of what is free on each rank, based on the allocations of jobs. It
-therefore does not read the pool, and notices if something is allocated twice.
+The tally keeps its own account of what is free, based on the allocations of jobs. It therefore does
+not read the pool, and notices if something is allocated twice. The account is by sets of ranks that
+are alike, so that a job of thousands of nodes costs as much as one of a few.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from functools import lru_cache
 from typing import Iterable, Optional, Sequence
 
@@ -17,6 +17,7 @@ from treepool.placement.allocation import Allocation
 from treepool.placement.choose.fitness import domains_of
 from treepool.placement.choose.mix import Mix
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.tree import NodeType
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.request.need import Ask
 from treepool.rfc import idset
@@ -44,6 +45,12 @@ class Point:
     gpus_stranded: float
     waiting: float
 
+
+#: What is free on some ranks: their type, and bitmasks of cores and GPUs.
+_State = tuple[NodeType, int, int]
+
+#: What a job holds: ranks, and of each of them cores and GPUs (all bitmasks).
+Holding = tuple[int, int, int]
 
 #: The values that a curve records, in the order of Point.
 _Level = tuple[int, int, float, int]
@@ -130,11 +137,12 @@ class Tally:
         #: fewest that could hold as many.
         localities = self.fabric.localities if self.fabric is not None else ()
         self.spreads: dict[str, list[float]] = {name: [] for name in localities}
-        roots = [t.root if t is not None else None for t in inventory.types]
-        self.free_cores = [root.cores if root else 0 for root in roots]
-        self.free_gpus = [root.gpus if root else 0 for root in roots]
-        self.ncores = sum(root.ncores for root in roots if root)
-        self.ngpus = sum(idset.size(root.gpus) for root in roots if root)
+        kinds = inventory.node_types
+        self.node_types = kinds
+        #: The ranks with each state.
+        self.alike: dict[_State, int] = {(t, t.root.cores, t.root.gpus): kinds[t] for t in kinds}
+        self.ncores = sum(t.root.ncores * idset.size(ranks) for t, ranks in kinds.items())
+        self.ngpus = sum(t.root.ngpus * idset.size(ranks) for t, ranks in kinds.items())
         self.curve = Curve()
         self.waits: list[float] = []
         #: The number of slots started, and how many of them sit in the smallest kind of domain
@@ -146,7 +154,7 @@ class Tally:
         self._used = [0, 0]
         self._stranded_on = lru_cache(MAX_KNOWN)(mix.stranded)
         self._stranded = sum(
-            self._stranded_on(t, t.root.cores, t.root.gpus) for t in inventory.types if t
+            self._stranded_on(*state) * idset.size(ranks) for state, ranks in self.alike.items()
         )
         self._waiting = 0
         self._local = lru_cache(MAX_KNOWN)(local_slots)
@@ -164,8 +172,11 @@ class Tally:
         """Count a job that stops waiting without a start."""
         self._waiting -= 1
 
-    def start(self, now: float, wait: float, ask: Ask, allocation: Allocation) -> None:
-        """Count a job that waited for *wait* seconds and starts *now* with *allocation*."""
+    def start(self, now: float, wait: float, ask: Ask, allocation: Allocation) -> list[Holding]:
+        """Count a job that waited for *wait* seconds and starts *now* with *allocation*.
+
+        Returns what ``end`` needs.
+        """
         if now > self.last_start:
             self.last_start, self.until_then = now, tuple(self.curve.total)
         self._waiting -= 1
@@ -174,43 +185,63 @@ class Tally:
             domains = domains_of(self.fabric, allocation.ranks, self.types)
             for locality, (spanned, fewest) in domains.items():
                 self.spreads[locality].append(spanned / fewest)
-        for ranks, cores, gpus in allocation.parts:
-            self._change(ranks, cores, gpus, True)
-            types = Counter(filter(None, (self.types[rank] for rank in ranks)))
-            for node_type, count in types.items():
-                slots, local = self._local(node_type, cores, gpus, ask)
-                self.slots += slots * count
-                self.local += local * count
+        holdings = self.hold(allocation)
+        for ranks, cores, gpus in holdings:
+            for node_type, of_type in self.node_types.items():
+                number = idset.size(ranks & of_type)
+                if number:
+                    slots, local = self._local(node_type, cores, gpus, ask)
+                    self.slots += slots * number
+                    self.local += local * number
+        return holdings
 
-    def hold(self, allocation: Allocation) -> None:
-        """Count what a job has that runs from the beginning."""
-        for ranks, cores, gpus in allocation.parts:
-            self._change(ranks, cores, gpus, True)
+    def hold(self, allocation: Allocation) -> list[Holding]:
+        """Count what a job has that runs from the beginning; returns what ``end`` needs."""
+        holdings = [(idset.from_ids(ranks), cores, gpus) for ranks, cores, gpus in allocation.parts]
+        self.take(holdings)
+        return holdings
 
-    def end(self, allocation: Allocation) -> None:
+    def take(self, holdings: Iterable[Holding]) -> None:
+        """Count *holdings* as in use."""
+        for holding in holdings:
+            self._change(*holding, True)
+
+    def end(self, holdings: Iterable[Holding]) -> None:
         """Count a job that ends."""
-        for ranks, cores, gpus in allocation.parts:
-            self._change(ranks, cores, gpus, False)
+        for holding in holdings:
+            self._change(*holding, False)
 
-    def _change(self, ranks: Sequence[int], cores: int, gpus: int, taken: bool) -> None:
-        free_cores, free_gpus, types = self.free_cores, self.free_gpus, self.types
-        for rank in ranks:
-            had_cores, had_gpus = free_cores[rank], free_gpus[rank]
+    def _change(self, ranks: int, cores: int, gpus: int, taken: bool) -> None:
+        left = ranks
+        found: list[tuple[_State, int]] = []
+        for state, alike in self.alike.items():
+            here = alike & left
+            if here:
+                found.append((state, here))
+                left ^= here
+                if not left:
+                    break
+        assert not left
+        for state, here in found:
+            node_type, had_cores, had_gpus = state
             if taken:
                 twice = cores & ~had_cores or gpus & ~had_gpus
-                free_cores[rank], free_gpus[rank] = had_cores & ~cores, had_gpus & ~gpus
+                new = node_type, had_cores & ~cores, had_gpus & ~gpus
             else:
                 twice = cores & had_cores or gpus & had_gpus
-                free_cores[rank], free_gpus[rank] = had_cores | cores, had_gpus | gpus
+                new = node_type, had_cores | cores, had_gpus | gpus
             if twice:
-                raise AssertionError(f"rank {rank}: given out, or given back, twice")
-            node_type = types[rank]
-            assert node_type is not None
-            self._stranded += self._stranded_on(node_type, free_cores[rank], free_gpus[rank])
-            self._stranded -= self._stranded_on(node_type, had_cores, had_gpus)
-        sign = len(ranks) if taken else -len(ranks)
-        self._used[0] += sign * idset.size(cores)
-        self._used[1] += sign * idset.size(gpus)
+                raise AssertionError(f"ranks {idset.encode(here)}: given out, or given back, twice")
+            if self.alike[state] == here:
+                del self.alike[state]
+            else:
+                self.alike[state] ^= here
+            self.alike[new] = self.alike.get(new, 0) | here
+            more = self._stranded_on(*new) - self._stranded_on(*state)
+            self._stranded += more * idset.size(here)
+        number = idset.size(ranks) if taken else -idset.size(ranks)
+        self._used[0] += number * idset.size(cores)
+        self._used[1] += number * idset.size(gpus)
 
 
 def quantile(values: Sequence[float], share: float) -> Optional[float]:
