@@ -16,7 +16,8 @@ LINES = [
     ),
     (  # a model: only what it runs on is known; blanks and fractions
         "   2\t0 -1  18.50  8 -1 -1 -1 -1 -1 1 -1 -1 -1 0 -1 -1 -1  ",
-        {"id": "2", "submit": 1641000000, "duration": 18.5, "shape": "slot=8/core=1"},
+        {"id": "2", "submit": 1641000000, "duration": 18.5, "shape": "slot=8/core=1",
+         "queue": "0"},
     ),
     (  # ended while it ran; only what it asked for is known
         "3 5 6 20 -1 -1 -1 16 600 -1 5 -1 -1 -1 -1 -1 -1 -1",
@@ -27,6 +28,11 @@ LINES = [
         "4 5 6 660 16 -1 -1 16 600 -1 0 -1 -1 -1 -1 -1 -1 -1",
         {"id": "4", "submit": 1641000005, "duration": 660, "limit": 600,
          "shape": "slot=16/core=1"},
+    ),
+    (  # the first job of some files
+        "0 7.5 0.0 20.25 4 -1 -1 4 60.0 -1 1 -1 -1 -1 -1 -1 -1 -1",
+        {"id": "0", "submit": 1641000007.5, "duration": 20.25, "limit": 60,
+         "shape": "slot=4/core=1"},
     ),
     ("5 5 600 0 -1 -1 -1 16 600 -1 5 1 1 -1 1 -1 -1 -1", "cancelled before they ran"),
     ("6 5 0 0 16 -1 -1 16 600 -1 1 1 1 -1 1 -1 -1 -1", "no run time"),
@@ -55,7 +61,7 @@ def test_what_is_left_out_changed_or_assumed_is_told_with_its_number():
     assert found.remarks == [
         "5 lines left out (cancelled before they ran: 1, no run time: 2, no processors: 1, "
         "parts of jobs: 1)",
-        "2 lines not understood, because a job is 18 numbers: 16, 17",
+        "2 lines not understood, because a job is 18 numbers: 17, 18",
         "1 job ran longer than allowed: cut at the limit",
         "1 job without a requested time: the run time counts as the limit",
         "demands of jobs without effect (memory: 1, a partition: 1, another job to end before: 1)",

@@ -125,7 +125,7 @@ class _Reader:
             return Misfit("a time or the number of processors is out of range")
         self.unlimited += field[9] < MIN_DURATION
         self.ignored.update(name for name, place in _IGNORED if field[place] > 0)
-        name, account, queue = (f"{field[i]:.0f}" if field[i] > 0 else "" for i in (1, 12, 15))
+        name, account, queue = (f"{field[i]:.0f}" if field[i] >= 0 else "" for i in (1, 12, 15))
         return TraceJob(
             place=place,
             name=name or place[len("line ") :],
