@@ -90,7 +90,7 @@ _TIME = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,9}):)?(\d{1,2}):(\d{1,2}(?:\.\d{1,6
 _ANY_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?")
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,6})?", re.ASCII)
 _GPU = re.compile(r"gres/gpu(:.+)?")
-_GRES = re.compile(r"(?:gres[/:])?gpu(?::[^:,()]*[^:,()0-9][^:,()]*)?(?::(\d{1,9}))?(?:\(.*\))?")
+_IN_PARENTHESES = re.compile(r"\([^()]*\)")
 
 #: Why rows are left out, besides NOT_RUN.
 STEP, NO_CORES, AGAIN = "steps of jobs", "no cores", "listed again below"
@@ -188,7 +188,7 @@ def _bare(name: str) -> str:
 
 
 def _names(row: Sequence[str]) -> list[str]:
-    return [name.strip().lower() for name in row]
+    return list(map(str.lower, map(str.strip, row)))
 
 
 _BARE = {part: [_bare(name) for name in names] for part, names in PARTS.items()}
@@ -214,25 +214,24 @@ class _Columns:
         spelled: dict[str, int] = {}
         for name, i in place.items():
             spelled.setdefault(_bare(name), i)
-        #: For each part of a job the columns that have it: name and place.
+        #: For each part of a job the columns that have it: bare name and place.
         self.parts = {
-            part: [(plain(header[spelled[name]].strip()), spelled[name]) for name in names
-                   if name in spelled]
+            part: [(name, spelled[name]) for name in names if name in spelled]
             for part, names in _BARE.items()
-        }  # fmt: skip
+        }
         self.parts["queue"][1:] = []  # beside Partition, queue is something else
         for part, name in chosen.items():
             if name.strip().lower() not in place:
                 hint = did_you_mean(name, [header[i].strip() for i in place.values()])
                 raise InvalidTrace(f"line {number}: there is no column {shown(name)}{hint}")
-            self.parts[part] = [(plain(name), place[name.strip().lower()])]
+            self.parts[part] = [(_bare(name), place[name.strip().lower()])]
         self._check_needed(number, header)
         read = {i for found in self.parts.values() for _, i in found}
         self.unused = tuple(header[i].strip() for i in place.values() if i not in read)
-        queues = self.parts["queue"]
-        may_be_waits = "queue" not in chosen and [name.lower() for name, _ in queues] == ["queue"]
-        self.guessed_queue = queues[0][0] if may_be_waits else ""
-        self.has_job_ids = [_bare(name) for name, _ in self.parts["id"]][:1] == ["jobid"]
+        self.header = [plain(name.strip()) for name in header]
+        queue = self.parts["queue"][:1] if "queue" not in chosen else ()
+        self.guessed_queue = next((self.header[i] for name, i in queue if name == "queue"), "")
+        self.has_job_ids = [name for name, _ in self.parts["id"]][:1] == ["jobid"]
 
     def _check_needed(self, number: int, header: Sequence[str]) -> None:
         """Raise InvalidTrace if a needed part is in no column."""
@@ -255,21 +254,21 @@ class _Columns:
         """The job in *row*, or why it is left out."""
         if len(row) != self.number:
             return Misfit(f"the first line names {self.number} columns")
-        return _Row(line, self.parts, row).job(threads)
+        return _Row(line, self, row).job(threads)
 
 
 @attrs.frozen
 class _Row:
-    """A row of a table: the number of its line, its values, and where each part of a job is."""
+    """A row of a table: the number of its line, its columns, and its values."""
 
     number: int
-    parts: dict[str, list[tuple[str, int]]]
+    columns: _Columns
     values: list[str]
 
     def job(self, threads: int) -> Union[TraceJob, str]:
         """The job, or why the row is left out."""
         column, name = self.first("id")
-        if _bare(column) == "jobid" and "." in name:  # 123.batch, 123_4.0
+        if column == "jobid" and "." in name:  # 123.batch, 123_4.0
             return STEP
         duration = self.time("duration", MAX_DURATION)
         if not duration:
@@ -296,7 +295,7 @@ class _Row:
 
     def first(self, part: str) -> tuple[str, str]:
         """The first column that has *part*, and the text there; "" if none has."""
-        for column, i in self.parts[part]:
+        for column, i in self.columns.parts[part]:
             text = self.values[i].strip()
             if text.lower() not in _UNKNOWN:
                 return column, text
@@ -304,10 +303,10 @@ class _Row:
 
     def error(self, part: str, wanted: str) -> InvalidTrace:
         """That *part* should be *wanted*."""
-        column, text = self.first(part)
-        if not column:
-            column, i = self.parts[part][0]
-            text = self.values[i]
+        places = [i for _, i in self.columns.parts[part]]
+        i = next((i for i in places if self.values[i].strip().lower() not in _UNKNOWN), places[0])
+        text = self.values[i].strip()
+        column = self.columns.header[i]
         return InvalidTrace(f"line {self.number}: {column}: must be {wanted}, not {shown(text)}")
 
     def short(self, part: str) -> str:
@@ -337,7 +336,7 @@ class _Row:
         forms: list[Callable[[str], Optional[float]]] = [_seconds]
         forms.append(_date if part in ("submit", "eligible") else _clock)
         found = next((time for form in forms if (time := form(text)) is not None), math.inf)
-        found *= 60 if _bare(column) == "timelimitraw" else 1
+        found *= 60 if column == "timelimitraw" else 1
         if not 0 <= found <= most:
             form = "2026-11-25T10:00:00" if forms[-1] is _date else "1-10:00:00"
             raise self.error(part, f"a time such as {form}, or up to {most:.0f} seconds")
@@ -346,15 +345,16 @@ class _Row:
     def shape(self, threads: int) -> str:
         """What the job asked for, as a shape; "" if that has no cores."""
         cpus = nodes = gpus = 0
-        for column, i in self.parts["tres"]:
-            cpus, nodes, gpus = self.tres(column, self.values[i])
+        for _, i in self.columns.parts["tres"]:
+            cpus, nodes, gpus = self.tres(self.columns.header[i], self.values[i])
             if cpus:
                 break
         cpus = cpus or self.count("cpus", self.first("cpus")[1])
         nodes = nodes or self.count("nodes", self.first("nodes")[1]) or 1
         if not cpus:
             return ""
-        gpus = gpus or self.gres(self.first("gpus")[1], nodes)
+        if not gpus and self.columns.parts["gpus"]:
+            gpus = self.gres(self.first("gpus")[1], nodes)
         slot = f"core={-(-cpus // (threads * nodes))}"
         if gpus:
             slot = f"[{slot};gpu={-(-gpus // nodes)}]"
@@ -365,9 +365,12 @@ class _Row:
         if text[:1].isdigit() or not text:
             return self.count("gpus", text)
         per_node = nodes if text.startswith("PER_NODE:") else 1
-        words = re.split(r",(?![^()]*\))", text.removeprefix("PER_NODE:"))
-        found = filter(None, map(_GRES.fullmatch, words))
-        return per_node * sum(int(match[1] or 1) for match in found)
+        total = 0
+        for word in _IN_PARENTHESES.sub("", text.removeprefix("PER_NODE:")).split(","):
+            name, *rest = word.removeprefix("gres/").split(":")
+            if name == "gpu":
+                total += int(rest[-1]) if rest and _is_count(rest[-1]) else 1
+        return per_node * total
 
     def tres(self, column: str, text: str) -> tuple[int, int, int]:
         """The CPUs, nodes and GPUs of trackable resources, such as ``cpu=8,gres/gpu=1,node=1``."""

@@ -103,7 +103,7 @@ class _Reader:
             yield f"demands of jobs without effect ({told})"
 
     def _job(self, place: str, words: list[str]) -> Union[TraceJob, str, Misfit]:
-        values = [_number(word) for word in words]
+        values = [_number(word) for word in words[: FIELDS + 1]]
         if len(values) != FIELDS or None in values:
             return Misfit(f"a job is {FIELDS} numbers")
         field = dict(enumerate((value or 0.0 for value in values), 1))
