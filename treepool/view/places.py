@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Iterable, Optional, Sequence
 
 import attrs
@@ -15,7 +16,7 @@ from treepool.placement.nodes.link_table import smallest_link
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.cover import nearest
-from treepool.placement.on_node.fit import compute, seen
+from treepool.placement.on_node.fit import compute, most_units, seen
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
 from treepool.placement.on_node.slots import Step
 from treepool.placement.request.need import SLOT, Ask, Need
@@ -23,6 +24,9 @@ from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.count import Count
 from treepool.view.words import count, title
+
+#: For so many asks their form that fills a node is remembered.
+MAX_ASKS = 1 << 10
 
 
 @attrs.frozen
@@ -75,14 +79,22 @@ def local_slots(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[i
     if ask.whole:
         return ask.group.nslots, ask.group.nslots
     state = NodeState(node_type, cores, gpus)
-    return _room(state, ask, "preferred"), _room(state, ask, "required")
+    local = _room(state, ask, "required")
+    most = most_units(state, _filling(ask, "preferred"))
+    return (local if local == most else _room(state, ask, "preferred")), local
 
 
 def _steps(state: NodeState, ask: Ask, locality: str) -> Sequence[Step]:
     """The steps in which *state* gives as many slots of *ask* as fit with that *locality*."""
-    group = attrs.evolve(ask.group, count=Count(1, None))
-    found = compute(state, attrs.evolve(ask, group=group, fill=True, locality=locality))
+    found = compute(state, _filling(ask, locality))
     return found.steps if found else ()
+
+
+@lru_cache(MAX_ASKS)
+def _filling(ask: Ask, locality: str) -> Ask:
+    """*ask* for as many slots as fit, with that *locality*."""
+    group = attrs.evolve(ask.group, count=Count(1, None))
+    return attrs.evolve(ask, group=group, fill=True, locality=locality)
 
 
 def _room(state: NodeState, ask: Ask, locality: str) -> int:

@@ -1,7 +1,7 @@
 """The numbers of a replay: how much is in use, what of the rest is stranded, how long jobs wait.
 
-The tally keeps its own account of what is free on each rank, based on the allocations of jobs. It
-therefore does not read the pool, and notices if something is allocated twice.
+The tally keeps its own account of what is free, based on the allocations of jobs. It therefore does
+not read the pool, and notices if something is allocated twice.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from typing import Iterable, Optional, Sequence
 
 import attrs
 
-from treepool.placement.allocation import Allocation
 from treepool.placement.choose.fitness import domains_of
 from treepool.placement.choose.mix import Mix
 from treepool.placement.held import ranks_in
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.request.need import Ask
 from treepool.rfc import idset
@@ -164,17 +163,17 @@ class Tally:
         """Count a job that stops waiting without a start."""
         self._waiting -= 1
 
-    def start(self, now: float, wait: float, ask: Ask, allocation: Allocation) -> None:
-        """Count a job that waited for *wait* seconds and starts *now* with *allocation*."""
+    def start(self, now: float, wait: float, ask: Ask, parts: Sequence[Held]) -> None:
+        """Count a job that waited for *wait* seconds and starts *now* with *parts*."""
         if now > self.last_start:
             self.last_start, self.until_then = now, tuple(self.curve.total)
         self._waiting -= 1
         self.waits.append(wait)
-        everywhere = ranks_in(allocation.parts)
+        everywhere = ranks_in(parts)
         if idset.size(everywhere) > 1:
             for locality, (spanned, fewest) in domains_of(self.inventory, everywhere).items():
                 self.spreads[locality].append(spanned / fewest)
-        for ranks, cores, gpus in allocation.parts:
+        for ranks, cores, gpus in parts:
             self._change(ranks, cores, gpus, True)
             for (_, node_type), here in self.inventory.kinds(ranks):
                 if node_type is not None:
@@ -182,14 +181,14 @@ class Tally:
                     self.slots += slots * idset.size(here)
                     self.local += local * idset.size(here)
 
-    def hold(self, allocation: Allocation) -> None:
+    def hold(self, parts: Sequence[Held]) -> None:
         """Count what a job has that runs from the beginning."""
-        for ranks, cores, gpus in allocation.parts:
+        for ranks, cores, gpus in parts:
             self._change(ranks, cores, gpus, True)
 
-    def end(self, allocation: Allocation) -> None:
+    def end(self, parts: Sequence[Held]) -> None:
         """Count a job that ends."""
-        for ranks, cores, gpus in allocation.parts:
+        for ranks, cores, gpus in parts:
             self._change(ranks, cores, gpus, False)
 
     def _change(self, ranks: int, cores: int, gpus: int, taken: bool) -> None:
