@@ -34,7 +34,7 @@ def used_pool(seed, fabric):
     below = SWITCHES if fabric else None
     pool = Pool(nodes("0-31", "0-15", "0-3", TOPO, fabric=below, properties=having))
     for rank in range(32):
-        pool.occupy(-1 - rank, (((rank,), chance.getrandbits(14), chance.getrandbits(3)),))
+        pool.occupy(-1 - rank, ((1 << rank, chance.getrandbits(14), chance.getrandbits(3)),))
     return pool
 
 
@@ -110,7 +110,7 @@ def test_what_a_job_takes_of_hundreds_of_states_is_chosen_before_it_is_placed(sh
     switches = {"switch": [{"ranks": f"{r}-{r + 5}"} for r in range(0, ranks, 6)]}
     pool = Pool(nodes(f"0-{ranks - 1}", "0-31", "0-3", TOPO, fabric=switches if fabric else None))
     for rank in range(ranks):
-        pool.occupy(-1 - rank, (((rank,), (1 << 16) + rank << 8, 0),))
+        pool.occupy(-1 - rank, ((1 << rank, (1 << 16) + rank << 8, 0),))
     asked = request_of(pool, shape, {})
     assert all(0 < work < PER_REQUEST for work in pool.situation.prepare(asked))
     found = pool.choice(asked)
