@@ -5,6 +5,7 @@ import json
 import os
 import re
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -369,8 +370,11 @@ def test_a_dry_run_draws_the_fabric(treepool, write):
         "   └─ switch a  n3 (rank 3)",
         "",
         "warning: hosts in no domain, which stand alone: n[4-5]",
+        "",
+        f"read {words[1]}: 1 of 3 hosts of R placed",
     ]
-    fabric, warnings = treepool("encode", *words, "--json").json
+    fabric, warnings, read = treepool("encode", *words, "--json").json
+    conforms(read, "encode-read")
     assert fabric["fabric"]["spine"][0]["name"] == "top"
     conforms(fabric, "encode-fabric")
     conforms(warnings, "encode-warnings")
@@ -395,8 +399,8 @@ def test_a_dry_run_draws_the_first_of_many_domains(treepool, write):
     R = treepool("encode", "--xml", "doc/node.xml", "--ranks=0-99", "--hosts", hosts).out
     words = ("--fabric", write(switches, "topology.conf"), "-R", write(R, "R.json"), "--dry-run")
     lines = treepool("encode", *words).out.splitlines()
-    assert len(lines) == 66
-    assert lines[-2:] == ["├─ switch s63  n63 (rank 63)", "... and more domains"]
+    assert len(lines) == 68
+    assert lines[64:66] == ["├─ switch s63  n63 (rank 63)", "... and more domains"]
 
 
 def test_names_cannot_send_commands_to_a_terminal(treepool, xml):
@@ -544,7 +548,35 @@ def test_a_fabric_from_a_sites_file_is_added_to_an_R(treepool, write):
     result = treepool("encode", "--fabric", path, "-R", R)
     key = encoded(result)["scheduling"]
     assert key["fabric"] == {"switch": [{"name": "a", "ranks": "0-1"}, {"name": "b", "ranks": "2"}]}
-    assert result.err == "treepool encode: warning: hosts in no domain, which stand alone: n3\n"
+    assert result.err.splitlines() == [
+        "treepool encode: warning: hosts in no domain, which stand alone: n3",
+        f"treepool encode: {path}: 3 of 4 hosts of R placed",
+    ]
+
+
+def test_files_of_slurm_are_counted_line_by_line_and_includes_are_beside_them(treepool, write):
+    write("NodeName=n[2-3] CPUs=2 Nonsense=1\nNodeName=n4 Sockets=2\n", "nodes.conf")
+    path = write("NodeName=n[0-1] Sockets=2\nInclude nodes.conf\nInclude gone\n", "slurm.conf")
+    result = treepool("encode", "--slurm", path)
+    assert encoded(result)["execution"]["nodelist"] == ["n[0-1,4]"]
+    gone = f"{Path(path).parent}/gone: cannot be read: No such file or directory"
+    assert result.err.splitlines()[:2] == [
+        "treepool encode: warning: nodes.conf: line 1: 'Nonsense' is no key of nodename",
+        f"treepool encode: warning: line 3: Include 'gone': {gone}",
+    ]
+    told = f"{path}: 3 of 5 nodes; 2 lines not understood: nodes.conf 1, 3"
+    assert result.err.splitlines()[2:] == [f"treepool encode: {told}"]
+    dry = treepool("encode", "--slurm", path, "--dry-run")
+    assert dry.out.splitlines()[-1] == f"read {told}"
+    result = treepool("encode", "--slurm", write("NodeNme n1\n", "bad.conf"))
+    assert result.is_one_line_error("line 1: 'NodeNme' is not KEY=VALUE") and result.status == 1
+
+
+def test_cores_that_slurm_keeps_for_the_system_are_no_fault_of_R(treepool, write):
+    path = write("NodeName=n CoresPerSocket=4 CoreSpecCount=1 RealMemory=9000\n", "slurm.conf")
+    result = treepool("encode", "--slurm", path)
+    assert encoded(result)["execution"]["R_lite"] == [{"rank": "0", "children": {"core": "0-2"}}]
+    assert "warning" not in result.err
 
 
 def test_a_fabric_comes_together_with_hardware(treepool, xml, write):

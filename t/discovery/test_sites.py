@@ -142,6 +142,53 @@ def test_hosts_of_slurm_may_have_several_numbers():
     assert [item["ranks"] for item in found["switch"]] == ["0-1,3", "2"]
 
 
+SHOWN = """SwitchName=top Level=2 LinkSpeed=1 Nodes=n[0-4] Switches=mid0,leaf2
+SwitchName=mid0 Level=1 LinkSpeed=1 Nodes=n[0-3] Switches=leaf[0-1]
+SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[0-1]
+SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[2-3]
+SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n4
+"""
+
+SPLIT = """SwitchName = leaf0 Nodes = \\
+n0,\\
+n1
+  switchname=leaf1 NODES="n[2-3]" # spare
+SwitchName=leaf2 Nodes=n4
+SwitchName=mid0 Switches=leaf0,\\
+leaf1
+SwitchName=top Switches=mid0,leaf2"""
+
+
+@pytest.mark.parametrize("text", [SHOWN, SPLIT, "\n".join(SHOWN.splitlines()[::-1])])
+def test_what_scontrol_shows_and_lines_that_go_on_are_the_same_tree(text):
+    found, warnings = fabric(text, "n[0-4]")
+    assert (found, warnings) == (FAT_TREE, [])
+
+
+def test_the_blocks_that_scontrol_shows_are_those_of_topology_conf():
+    shown = "".join(
+        f"BlockName=b{i} BlockIndex={i} Nodes=n[{2 * i}-{2 * i + 1}] BlockSize=2\n"
+        for i in range(3)
+    )
+    shown += "AggregatedBlock=b[0-1] BlockIndex=3 Nodes=n[0-3] BlockSize=4\n"
+    assert fabric(shown) == (NVL, [])
+
+
+def test_a_switch_called_default_is_a_switch_because_slurm_has_no_defaults_for_them():
+    found, _ = fabric("SwitchName=DEFAULT Nodes=n0\nSwitchName=a Nodes=n1\n", "n[0-1]")
+    assert found == {"switch": [leaf("DEFAULT", "0"), leaf("a", "1")]}
+
+
+def test_lines_that_are_not_understood_are_counted_and_the_others_are_read():
+    text = (
+        "SwitchName=a Nodes=n0\nSwitchName=b Nodes=n[1-\nFoo=1\nBlockSizes=x\nSwitchName=c Node=n2"
+    )
+    site = sites.read(text, ["n0", "n1"])
+    assert list(site.locations) == ["n0"]
+    assert site.left_out == ["4 lines not understood: 2, 3, 4, 5"]
+    assert site.warnings[1] == "line 3: 'foo' does not begin a line"
+
+
 @pytest.mark.parametrize("text", [TREE, TREE_YAML], ids=["conf", "yaml"])
 def test_slurms_trees_are_switches_by_their_levels(text):
     found, warnings = fabric(text)
@@ -372,13 +419,15 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
     [
         ("hello", "neither Slurm's topology.conf or topology.yaml, nor a table"),
         ("SwitchName=a Nodes=n[0-", "line 1: "),
+        ("SwitchName n0", "line 1: 'SwitchName' is not KEY=VALUE"),
+        ("RingName=r Nodes=n[0-3]", "ring 'r' has no domains"),
         ("SwitchName=a Nodes=n0\nSwitchName=a Nodes=n1", "line 2: a second switch 'a'"),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a Nodes=n0", "is below itself"),
         (
             "SwitchName=a Switches=c\nSwitchName=b Switches=c",
             "line 2: switch 'c' is below 'a', too",
         ),
-        ("BlockName=a Nodes=n0\nBlockSizes=x", "line 2: block sizes are numbers of nodes"),
+        ("BlockSizes=x", "line 1: block sizes are numbers of nodes"),
         ("- topology: a\n  block: {blocks: [], block_sizes: true}\n", "block sizes are numbers"),
         (f"- topology: a\n  block: {{blocks: [], block_sizes: [0x{'f' * 6000}]}}\n", "block sizes"),
         ('- topology: a\n  block: {blocks: [{block: !!int ""}]}\n', "not valid YAML: "),
@@ -392,7 +441,7 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
         ),
         ("host," + ",".join("l" * 17) + "\n" + ",".join("n" * 18), "host 'n' is in more than 16"),
         ("n0,c0,s0\nn1,c0,s0\n", "line 1: must name the columns, host first, not 'n0'"),
-        ("# all\ninclude other.conf\n", "line 2: include is not followed"),
+        ("# all\ninclude other.conf\n", "line 2: Include 'other.conf': is not followed"),
         ("host,rack\nn0", "line 2: 1 columns, the first line has 2"),
         ("host,rack\nn[0-,r", "line 2: "),
         ('{"n0": 3}', "/n0: must be an object of localities and names"),

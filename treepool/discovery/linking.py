@@ -97,6 +97,11 @@ def xgmi_gbps(pair: tuple[int, int], model: str, near: Mapping[int, int]) -> flo
     return next((gbps for form, gbps in _XGMI_OF_MODEL if form.search(model)), XGMI_GBPS)
 
 
+def has_xgmi_rate(model: str) -> bool:
+    """Whether the GB/s of a link of this *model* are known."""
+    return any(form.search(model) for form in (_MODULE, *(form for form, _ in _XGMI_OF_MODEL)))
+
+
 def fast_pairs(
     matrices: Iterable[Distances], ids: Mapping[str, int], switches: Collection[str] = ()
 ) -> Pairs:

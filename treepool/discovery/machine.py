@@ -107,10 +107,14 @@ class Machine:
     #: Ids of the usable cores.
     cores: int
     regions: tuple[Region, ...] = ()
+    #: The cores that the site keeps for the system: they are in the topo, and not in R.
+    system: int = 0
     far_memory: tuple[FarMemory, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     #: None if nothing is known about links.
     links: Optional[Links] = None
+    #: The types of links whose GB/s are assumed, because the model has no known rate.
+    assumed: frozenset[str] = frozenset()
     #: The operating system's numbers of each core's PUs, by core id.
     pus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
     #: The cores of each NUMA node of ordinary memory, by the operating system's number.

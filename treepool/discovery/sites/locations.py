@@ -7,6 +7,7 @@ from typing import Callable, Container, Iterable, Mapping
 
 import attrs
 
+from treepool.discovery.slurmlines import File, alone
 from treepool.errors import InvalidHardware, InvalidHostlist
 from treepool.rfc import fabric, hostlist, topo
 from treepool.rfc.findings import shown
@@ -31,16 +32,21 @@ class Site:
     """The location of each of the *hosts*, the first one that the file gives.
 
     Other hosts of the file are dropped: a site has more than an instance. ``twice`` has the hosts
-    to which the file gives several locations. ``topology`` is the one to read of a file of several,
-    "" for all of them.
+    to which the file gives another location that is not around the first. ``topology`` is the one
+    to read of a file of several, "" for all of them.
     """
 
     hosts: Container[str]
     locations: dict[str, Location] = attrs.field(factory=dict)
     twice: dict[str, None] = attrs.field(factory=dict)
     topology: str = ""
-    #: A line for whatever was left out.
+    #: A line for whatever was left out, and how many lines of the file were, in a few words each.
     warnings: list[str] = attrs.field(factory=list)
+    left_out: list[str] = attrs.field(factory=list)
+    #: Reads a file that is included.
+    beside: Callable[[str], File] = alone
+    #: The adapter by which hosts are placed, "" for the one that most have.
+    rail: str = ""
     #: The last location that was checked: hosts of the same domain share it.
     _checked: Location = attrs.field(default=(), init=False, eq=False, repr=False)
 
@@ -55,7 +61,7 @@ class Site:
         if host not in self.hosts:
             return
         first = self.locations.setdefault(host, location)
-        if first is not location and first != location:
+        if first is not location and first[: len(location)] != location:
             self.twice[host] = None
 
     def _check(self, host: str, location: Location) -> None:

@@ -22,10 +22,11 @@ from typing import Any, Callable, Iterable, Sequence
 
 from treepool.discovery.sites import infiniband, labels, slurm
 from treepool.discovery.sites.locations import Location, Site
+from treepool.discovery.slurmlines import File, alone
 from treepool.errors import InvalidHardware
 from treepool.rfc import hostlist, idset
 from treepool.rfc.fabric import MAX_DOMAINS
-from treepool.rfc.quote import shortened
+from treepool.rfc.quote import amount, shortened
 
 #: Most hosts that are written once more for a domain around theirs, in all such domains together.
 _MAX_WRITTEN = 1 << 22
@@ -34,17 +35,26 @@ _MAX_WRITTEN = 1 << 22
 _MOST_SHOWN = 200
 
 
-def read(text: str, hosts: Iterable[str], topology: str = "") -> Site:
+def read(
+    text: str,
+    hosts: Iterable[str],
+    topology: str = "",
+    rail: str = "",
+    beside: Callable[[str], File] = alone,
+) -> Site:
     """The locations of *hosts* in the *text* of a file of any format above.
 
     *topology* is the name of one of several topologies in the file; without it, they are merged.
-    Raises InvalidHardware.
+    *rail* is the adapter that counts, and *beside* reads files that are included. Raises
+    InvalidHardware.
     """
-    site = Site(frozenset(hosts), topology=topology)
+    site = Site(frozenset(hosts), topology=topology, rail=rail, beside=beside)
     for looks, read_into in _FORMATS:
         if re.search(looks, text, re.MULTILINE | re.IGNORECASE):
             if topology and read_into not in _SEVERAL:
                 raise InvalidHardware("has no topologies with names to choose from")
+            if rail and read_into is not infiniband.read:
+                raise InvalidHardware("has no adapters to choose from")
             read_into(text, site)
             return site
     raise InvalidHardware(
@@ -98,6 +108,12 @@ def fabric_of(site: Site, hosts: Iterable[str], ranks: int) -> tuple[dict[str, A
     return fabric, warnings
 
 
+def told(site: Site, hosts: Sequence[str]) -> str:
+    """How many of *hosts* the file places, and what was left out of it."""
+    placed = sum(1 for host in hosts if site.locations.get(host))
+    return "; ".join([f"{placed} of {amount(len(hosts), 'host')} of R placed", *site.left_out])
+
+
 def _listed(hosts: list[str]) -> str:
     return shortened(hostlist.encode(hosts), _MOST_SHOWN)
 
@@ -138,7 +154,7 @@ def cray(hosts: Sequence[str]) -> Site:
 #: What a file of each format looks like.
 _FORMATS: tuple[tuple[str, Callable[[str, Site], None]], ...] = (
     (r"\A\s*[{\[]", labels.read_json),
-    (r"^[ \t]*(SwitchName|BlockName)=|^[ \t]*include[ \t]", slurm.read_conf),
+    (r"^[ \t]*(Switch|Block|Ring)Name\b|^[ \t]*BlockSizes\b|^[ \t]*include[ \t]", slurm.read_conf),
     (r"^- *topology:|^ +(tree|block):", slurm.read_yaml),
     (r'^Switch\s+\d+\s+"', infiniband.read),
     (r"\A[^\n]*,", labels.read_table),
