@@ -341,6 +341,26 @@ def test_mig_cuts_gpus_into_instances(treepool, xml, write):
 # -- a look
 
 
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("NVIDIA GB200", ["nvlink 100 GB/s", "c2c assumed 450 GB/s"]),
+        ("NVIDIA GH200", ["nvlink 50 GB/s", "c2c 450 GB/s"]),
+        ("NVIDIA R200", ["nvlink assumed 50 GB/s", "the GB/s of nvlink are assumed"]),
+    ],
+)
+def test_a_dry_run_marks_rates_that_are_assumed(treepool, xml, write, model, words):
+    infos = {"GPUModel": model}
+    devices = [Device(f"0000:0{i}:00.0", 0, backends=[(f"nvml{i}", "NVML")], infos=infos)
+               for i in range(2)]  # fmt: skip
+    report = write(PAIR, "smi.txt")
+    told = treepool("encode", "--xml", xml(Made(devices=devices)), "--nvidia-smi", report,
+                    "--dry-run").out  # fmt: skip
+    assert [word for word in words if word not in told] == []
+    assert ("nvlink assumed" in told) is ("nvlink assumed 50 GB/s" in words)
+    assert told.splitlines()[-1] == f"read {report}: 2 GPUs; 1 pair joined by nvlink"
+
+
 def test_a_dry_run_draws_each_kind_of_node(treepool, xml):
     result = treepool("encode", "--xml", xml(NODE), "--ranks", "0-1", "--hosts", "a,b", "--dry-run")
     assert result.out.splitlines() == [

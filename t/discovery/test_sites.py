@@ -235,10 +235,72 @@ def test_kubernetes_nodes_have_the_labels_of_topograph():
     assert found == {"superspine": [{"name": "k0", "spine": [spine]}]}
 
 
-def test_ibnetdiscover_names_hosts_by_their_adapters_and_the_first_one_counts():
+def test_ibnetdiscover_names_hosts_by_their_adapters_and_the_rail_of_most_counts():
     found, warnings = fabric(IBNETDISCOVER, "n[0-2]")
     assert found == {"switch": [leaf("leaf0", "0-1"), leaf("leaf1", "2")]}
+    assert warnings == ["hosts without adapter 'HCA-1', placed by their others: n1"]
+
+
+def rails(**switches):
+    """The output for switches and what is on their ports: a host and its adapter, or a switch."""
+    text = ""
+    for switch, ports in switches.items():
+        text += f'Switch\t41 "S-{switch}"\t\t# "MF0;{switch}:X/U1" lid 1\n'
+        for number, port in enumerate(ports, 1):
+            kind = "H" if " " in port else "S"
+            text += f'[{number}]\t"{kind}-{port}"[1](1) \t\t# "{port}" lid 2\n'
+        text += "\n"
+    return text
+
+
+def two_rails(lost=(), first=""):
+    """Two pods of two leaves, one for each rail, below a spine each, without the *lost* ports."""
+    ports = {}
+    for pod in (0, 1):
+        for rail in (1, 2):
+            own = [f"n{2 * pod + i} HCA-{rail}" for i in (0, 1)]
+            ports[f"p{pod}r{rail}"] = [port for port in own if port not in lost] + [f"s{pod}"]
+    ports["s0"], ports["s1"] = ["p0r1", "p0r2"], ["p1r1", "p1r2"]
+    storage = [f"n{i} mlx5_9" for i in range(4)]
+    return rails(**({first: storage} if first else {}), **ports)
+
+
+PODS = {"spine": [{"name": f"s{pod}", "switch": [leaf(f"p{pod}r1", ranks)]}
+                  for pod, ranks in enumerate(["0-1", "2-3"])]}  # fmt: skip
+
+
+def test_a_lost_cable_moves_no_host_and_rails_that_group_hosts_alike_do_not_disagree():
+    assert fabric(two_rails(), "n[0-3]") == (PODS, [])
+    found, warnings = fabric(two_rails(lost=["n1 HCA-1"]), "n[0-3]")
+    # HCA-2 has most hosts now
+    assert [spine["switch"][0]["ranks"] for spine in found["spine"]] == ["0-1", "2-3"]
     assert warnings == []
+    found, warnings = fabric(two_rails(lost=["n1 HCA-1", "n2 HCA-2"]), "n[0-3]")
+    assert found == PODS
+    assert warnings == ["hosts without adapter 'HCA-1', placed by their others: n1"]
+
+
+def test_a_storage_switch_that_is_listed_first_does_not_hold_the_cluster():
+    text = two_rails(first="storage")
+    found, warnings = fabric(text, "n[0-3]")
+    assert found == PODS
+    assert warnings == [
+        "hosts whose adapters disagree, 'HCA-1' counts and not 'HCA-2', 'mlx5_9' "
+        "(--rail chooses): n[2-3]"
+    ]
+    hosts = hostlist.decode("n[0-3]")
+    found, _ = sites.fabric_of(sites.read(text, hosts, rail="mlx5_9"), hosts, 15)
+    assert found == {"switch": [leaf("storage", "0-3")]}
+    with pytest.raises(InvalidHardware, match=r"no adapter 'x'; there are: 'mlx5_9' of 4 hosts, "):
+        sites.read(text, hosts, rail="x")
+    with pytest.raises(InvalidHardware, match="has no adapters to choose from"):
+        sites.read(TREE, hosts, rail="x")
+
+
+def test_the_second_port_of_an_adapter_is_another_rail():
+    text = rails(a=["n0 HCA-1", "n1 HCA-1"], b=["n0 HCA-1", "n1 HCA-1"])
+    text = text.replace('"H-n0 HCA-1"[1]', '"H-n0 HCA-1"[2]', 1)
+    assert set(sites.read(text, ["n0", "n1"], rail="HCA-1:2").locations) == {"n0", "n1"}
 
 
 @pytest.mark.parametrize(

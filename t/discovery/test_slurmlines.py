@@ -43,6 +43,7 @@ def test_values_in_quotes_have_blanks_and_the_last_of_two_counts():
         ("NodeName=n1 Sokets=2", "'Sokets' is no key of nodename (did you mean 'sockets'?)"),
         ("  Sockets=2", "'sockets' does not begin a line"),
         ("NodNames=n1", "'nodnames' does not begin a line (did you mean 'nodename'?)"),
+        ("Include=x.conf", "'include' does not begin a line"),
         ("Include x.conf", "Include 'x.conf': is not followed: give one file with all lines"),
         ("Include %c.conf", "Include '%c.conf': no ClusterName is above"),
     ],

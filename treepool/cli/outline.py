@@ -171,7 +171,8 @@ def _links(links: Links, assumed: frozenset[str]) -> Iterator[str]:
     for device in links.devices:
         if device.c2c:
             gpus = idset.encode(device.gpus)
-            yield f"  c2c {device.c2c:g} GB/s between each of gpus {gpus} and its CPU"
+            speed = "assumed " if "c2c" in assumed else ""
+            yield f"  c2c {speed}{device.c2c:g} GB/s between each of gpus {gpus} and its CPU"
     if links.distances is not None:
         rows = links.distances.values
         yield f"  distances between {links.distances.locality} domains, of the first to each:"

@@ -15,7 +15,7 @@ from treepool.discovery.hwloclinks import is_nvswitch, near_cores, rdma_ports, r
 from treepool.discovery.hwlocmemory import read_memory
 from treepool.discovery.hwlocxml import KNOWN, Object, Topology, bitmap, number, parse
 from treepool.discovery.linking import XGMI_GBPS
-from treepool.discovery.machine import Gpu, Machine, Region
+from treepool.discovery.machine import Gpu, Machine, Region, has_assumed_c2c
 from treepool.discovery.reports.report import assumed
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
@@ -64,7 +64,8 @@ def read_hwloc(
         far_memory=tuple(memory.far),
         gpus=gpus,
         links=links,
-        assumed=assumed(nominal, gpus),
+        assumed=assumed(nominal, gpus)
+        | frozenset("c2c" for gpu in gpus if has_assumed_c2c(gpu.model)),
         nvswitch=any(map(is_nvswitch, topology.root.walk())),
         rdma_ports=rdma_ports(topology.root),
         core_kinds=_core_kinds(topology, cores),

@@ -43,6 +43,11 @@ def c2c_gbps(model: str) -> float:
     return next((gbps for form, gbps in _C2C if form.search(model)), 0.0)
 
 
+def has_assumed_c2c(model: str) -> bool:
+    """Whether the C2C GB/s of this *model* are assumed: NVIDIA tells those of two GPUs together."""
+    return re.search("GB[23]00", model, re.ASCII | re.IGNORECASE) is not None
+
+
 def gib(size: int) -> int:
     """*size* in GiB, rounded to the nearest as in hwloc's lstopo."""
     return (size + (1 << 29)) >> 30

@@ -203,7 +203,7 @@ class Lines:
         hint = ""
         if self._others < _MOST_COMPARED and (self.complete or key not in KEYS):
             hint = did_you_mean(key, self.kinds)
-        if hint or key in _INSIDE or (self.complete and key not in KEYS):
+        if hint or key in _INSIDE or key == "include" or (self.complete and key not in KEYS):
             raise InvalidHardware(f"{shown(key)} does not begin a line{hint}")
         self._others += 1
         return False

@@ -70,7 +70,7 @@ class ToolReport:
     def told(self) -> str:
         """How many GPUs and links the report has."""
         kinds = Counter(wire.type for wire in self.pairs.values())
-        joined = [f"{number} pairs joined by {kind}" for kind, number in kinds.items()]
+        joined = [f"{amount(number, 'pair')} joined by {kind}" for kind, number in kinds.items()]
         joined += [f"{len(self.routed)} only through other GPUs"] * bool(self.routed)
         return f"{amount(len(self.near), 'GPU')}; {', '.join(joined) or 'no links'}"
 

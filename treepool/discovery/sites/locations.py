@@ -11,6 +11,7 @@ from treepool.discovery.slurmlines import File, alone
 from treepool.errors import InvalidHardware, InvalidHostlist
 from treepool.rfc import fabric, hostlist, topo
 from treepool.rfc.findings import shown
+from treepool.rfc.quote import shortened
 
 #: The domains that a host is in: locality and name, the highest first.
 Location = tuple[tuple[str, str], ...]
@@ -21,10 +22,18 @@ _SWITCHES = ("switch", "spine", "superspine")
 #: Most hosts and switches in all lists of a file together.
 _MAX_HOSTS = 1 << 20
 
+#: Longest list of hosts in a warning.
+_MOST_SHOWN = 200
+
 
 def switch_at(level: int) -> str:
     """What a switch is called that has *level* levels of switches below it."""
     return _SWITCHES[level] if level < len(_SWITCHES) else f"level{level}"
+
+
+def listed(hosts: list[str]) -> str:
+    """*hosts* in a warning."""
+    return shortened(hostlist.encode(hosts), _MOST_SHOWN)
 
 
 @attrs.define

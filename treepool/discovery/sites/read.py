@@ -9,7 +9,7 @@ table (CSV)         a line ``host,cell,switch`` with the localities, the highest
                     for each host; an empty cell leaves that locality out
 JSON                ``{"n0": {"cell": "c0", "switch": "s3"}, ...}``, or a list of Kubernetes nodes
                     with labels that say where they are, see ``labels.py``
-``ibnetdiscover``   hosts by the names of their adapters; the switch of the first one is the leaf
+``ibnetdiscover``   hosts by the names of their adapters; the rail that most of them have counts
 ``nvidia-smi -q``   a folder with the output of each host, ``HOST.txt``: NVLink domains and cliques
 ``cray``            no file: the names of the hosts, such as x1000c0s1b0n0
 ==================  =============================================================================
@@ -21,18 +21,15 @@ import re
 from typing import Any, Callable, Iterable, Sequence
 
 from treepool.discovery.sites import infiniband, labels, slurm
-from treepool.discovery.sites.locations import Location, Site
+from treepool.discovery.sites.locations import Location, Site, listed
 from treepool.discovery.slurmlines import File, alone
 from treepool.errors import InvalidHardware
-from treepool.rfc import hostlist, idset
+from treepool.rfc import idset
 from treepool.rfc.fabric import MAX_DOMAINS
-from treepool.rfc.quote import amount, shortened
+from treepool.rfc.quote import amount
 
 #: Most hosts that are written once more for a domain around theirs, in all such domains together.
 _MAX_WRITTEN = 1 << 22
-
-#: Longest list of hosts in a warning.
-_MOST_SHOWN = 200
 
 
 def read(
@@ -99,11 +96,11 @@ def fabric_of(site: Site, hosts: Iterable[str], ranks: int) -> tuple[dict[str, A
         domains[location]["ranks"] = idset.encode_ids(sorted(those))
     warnings = list(site.warnings)
     if alone:
-        warnings.append(f"hosts in no domain, which stand alone: {_listed(alone)}")
+        warnings.append(f"hosts in no domain, which stand alone: {listed(alone)}")
     twice = [host for host in hosts if host in site.twice]
     if twice:
         warnings.append(
-            f"hosts with more than one location, the first of which counts: {_listed(twice)}"
+            f"hosts with more than one location, the first of which counts: {listed(twice)}"
         )
     return fabric, warnings
 
@@ -112,10 +109,6 @@ def told(site: Site, hosts: Sequence[str]) -> str:
     """How many of *hosts* the file places, and what was left out of it."""
     placed = sum(1 for host in hosts if site.locations.get(host))
     return "; ".join([f"{placed} of {amount(len(hosts), 'host')} of R placed", *site.left_out])
-
-
-def _listed(hosts: list[str]) -> str:
-    return shortened(hostlist.encode(hosts), _MOST_SHOWN)
 
 
 # -- output of tools, and names of hosts
