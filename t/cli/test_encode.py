@@ -576,15 +576,15 @@ def test_a_fabric_from_a_sites_file_is_added_to_an_R(treepool, write):
 
 def test_files_of_slurm_are_counted_line_by_line_and_includes_are_beside_them(treepool, write):
     write("NodeName=n[2-3] CPUs=2 Nonsense=1\nNodeName=n4 Sockets=2\n", "nodes.conf")
-    path = write("NodeName=n[0-1] Sockets=2\nInclude nodes.conf\nInclude gone\n", "slurm.conf")
+    path = write("NodeName=n[0-1] Sockets=2\nInclude /no/nodes.conf\nInclude gone\n", "slurm.conf")
     result = treepool("encode", "--slurm", path)
     assert encoded(result)["execution"]["nodelist"] == ["n[0-1,4]"]
     gone = f"{Path(path).parent}/gone: cannot be read: No such file or directory"
     assert result.err.splitlines()[:2] == [
-        "treepool encode: warning: nodes.conf: line 1: 'Nonsense' is no key of nodename",
+        "treepool encode: warning: /no/nodes.conf: line 1: 'Nonsense' is no key of nodename",
         f"treepool encode: warning: line 3: Include 'gone': {gone}",
     ]
-    told = f"{path}: 3 of 5 nodes; 2 lines not understood: nodes.conf 1, 3"
+    told = f"{path}: 3 of 5 nodes; 2 lines not understood: /no/nodes.conf 1, 3"
     assert result.err.splitlines()[2:] == [f"treepool encode: {told}"]
     dry = treepool("encode", "--slurm", path, "--dry-run")
     assert dry.out.splitlines()[-1] == f"read {told}"

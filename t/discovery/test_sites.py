@@ -297,6 +297,18 @@ def test_a_storage_switch_that_is_listed_first_does_not_hold_the_cluster():
         sites.read(TREE, hosts, rail="x")
 
 
+def test_a_cable_in_the_wrong_switch_makes_no_rail_better():
+    hosts = range(12)
+    text = rails(
+        a1=[f"n{i} HCA-1" for i in hosts if i < 6], b1=[f"n{i} HCA-1" for i in hosts if i >= 6],
+        a2=[f"n{i} HCA-2" for i in hosts if i < 5], b2=[f"n{i} HCA-2" for i in hosts if i >= 6],
+        c2=["n5 HCA-2"],
+    )  # fmt: skip
+    found, warnings = fabric(text, "n[0-11]")
+    assert found == {"switch": [leaf("a1", "0-5"), leaf("b1", "6-11")]}
+    assert warnings == []
+
+
 def test_the_second_port_of_an_adapter_is_another_rail():
     text = rails(a=["n0 HCA-1", "n1 HCA-1"], b=["n0 HCA-1", "n1 HCA-1"])
     text = text.replace('"H-n0 HCA-1"[1]', '"H-n0 HCA-1"[2]', 1)

@@ -107,10 +107,6 @@ def test_what_gres_conf_leaves_to_autodetect_is_told_and_so_is_another_number_of
         (["NodeName=n[0- CoresPerSocket=2"], "line 1: "),
         (["NodeName=n0 CoresPerSocket=x Sockets=2"], "line 1: corespersocket 'x' is not a number"),
         (["NodeName=n0 CoresPerSocket=9999 Sockets=2"], "line 1: 2 sockets of 9999 cores"),
-        (
-            [scontrol("n0"), "Name=gpu Cores=0-99 File=/dev/nvidia0"],
-            "Cores='0-99': the node has 16",
-        ),
         (["NodeName=n[0-9999999] CoresPerSocket=1 Sockets=1"], "line 1: "),
     ],
 )
@@ -266,17 +262,38 @@ def test_lines_that_are_not_understood_and_nodes_of_the_future_are_counted():
         "ClusterName=x\nNodeName=a[1-2] CPUs=2\nNodeName=b CPUs=2 Sokets=1\n"
         "NodeName=c CPUs=x\nNodeName=f[1-3] State=FUTURE\nPartitionName=p Nodes=ALL\nNodeName=a2\n"
     )
-    nodes, found = described(text)
+    nodes, found = described(text, "NodeName=z Name=gpu File=/dev/nvidia0\n")
     assert list(nodes) == ["a1"]
     assert found.told == (
-        "2 of 7 nodes; 3 with State=FUTURE left out; 1 named twice, the first line counts; "
-        "2 lines not understood: 3, 4; 1 line with other keys"
+        "2 of 7 nodes; 3 with State=FUTURE left out; 1 of gres.conf alone left out; "
+        "1 named twice, the first line counts; 2 lines not understood: 3, 4; 1 line with other keys"
     )
     assert found.warnings == (
         "line 3: 'Sokets' is no key of nodename (did you mean 'sockets'?)",
         "line 4: cpus 'x' is not a number",
     )
     assert "f1" in described(text, wanted=["f1"])[0]
+
+
+def test_cores_that_are_cpus_of_linux_are_known_and_others_are_warned_of():
+    node = "NodeName=n Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 Gres=gpu:3"
+    gres = "Name=gpu File=/dev/nvidia0 CPUs=0-3,8-11\nName=gpu File=/dev/nvidia1 CPUs=4-7,12-15\n"
+    nodes, _ = described(node, gres + "Name=gpu File=/dev/nvidia2 Cores=0-99\n")
+    assert [idset.encode(gpu.cores) for gpu in nodes["n"].machine.gpus] == ["0-3", "4-7", ""]
+    assert nodes["n"].warnings[:3] == (
+        "Cores=0-3,8-11 of gres.conf: these are CPUs as Linux counts them, of cores 0-3",
+        "Cores=4-7,12-15 of gres.conf: these are CPUs as Linux counts them, of cores 4-7",
+        "Cores=0-99 of gres.conf: the node has no such cores",
+    )
+
+
+def test_a_line_without_nodename_is_of_the_nodes_that_have_such_gpus():
+    text = "NodeName=a Gres=gpu:iris:1\nNodeName=b Gres=gpu:orin:1\nNodeName=c CPUs=2\n"
+    nodes, _ = described(text, "Name=gpu Type=orin File=/dev/dri/renderD128\n")
+    models = {name: [gpu.model for gpu in node.machine.gpus] for name, node in nodes.items()}
+    assert models == {"a": ["iris"], "b": ["orin"], "c": []}
+    nodes, _ = described("NodeName=c CPUs=2\n", "Name=gpu File=/dev/nvidia[0-1]\n")
+    assert len(nodes["c"].machine.gpus) == 2
 
 
 def test_autodetect_may_be_off_for_some_nodes():

@@ -42,11 +42,17 @@ def with_fabric(encoded: Encoded, source: str, topology: str = "", rail: str = "
 
 
 def slurm(path: str, name: str = "", table: bool = False) -> File:
-    """A file of Slurm, called *name* in messages, whose ``Include`` names files beside it."""
+    """A file of Slurm, called *name* in messages, whose ``Include`` names files beside it.
+
+    So do paths of a machine that this is not.
+    """
 
     def beside(included: str) -> File:
+        folder = os.path.dirname(path)
+        there = os.path.join(folder, included)
+        here = os.path.join(folder, os.path.basename(included))
         try:
-            return slurm(os.path.join(os.path.dirname(path), included), included)
+            return slurm(there if files.is_file(there) else here, included)
         except Stop as e:
             raise InvalidHardware(str(e)) from None
 

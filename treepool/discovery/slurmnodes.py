@@ -72,13 +72,17 @@ class Slurm:
 
 @attrs.frozen
 class _Node:
-    """Sockets, the cores of each, MiB, the cores that the system keeps (bitmask), ``Gres=``."""
+    """Sockets, cores of each, threads of these, MiB, the cores that the system keeps (bitmask).
+
+    ``gpus`` has the type of each GPU of ``Gres=``.
+    """
 
     sockets: int
     each: int
+    threads: int
     memory: int
     system: int
-    gres: str
+    gpus: tuple[str, ...]
     notes: tuple[str, ...]
     where: str = attrs.field(eq=False)
 
@@ -100,12 +104,10 @@ class _Listed:
 
 @attrs.frozen
 class _Gres:
-    """A line of gres.conf: its GPUs, the cores near them, and whether it leaves them to Slurm."""
+    """A line of gres.conf: its GPUs, and whether it leaves them to Slurm."""
 
     gpus: tuple[_Listed, ...]
     autodetect: Optional[bool]
-    cores: int
-    near: str
     where: str = attrs.field(eq=False)
 
 
@@ -116,15 +118,11 @@ class _Gpus:
     #: The second number is not 0 for MIG instances alone.
     listed: dict[tuple[int, int], _Listed] = attrs.field(factory=dict)
     autodetect: bool = False
-    #: The line that names the highest core.
-    highest: Optional[_Gres] = None
 
     def add(self, line: _Gres) -> None:
         """Add what another *line* says."""
         if line.autodetect is not None:
             self.autodetect = line.autodetect
-        if self.highest is None or self.highest.cores < line.cores:
-            self.highest = line
         for gpu in line.gpus:
             if len(self.listed) >= MAX_GPUS:
                 raise InvalidHardware(f"{line.where}: more than {MAX_GPUS} GPUs")
@@ -134,7 +132,7 @@ class _Gpus:
 
     def with_lines(self, lines: Iterable[_Gres]) -> _Gpus:
         """These, and what more *lines* say."""
-        both = _Gpus(self.listed.copy(), self.autodetect, self.highest)
+        both = _Gpus(self.listed.copy(), self.autodetect)
         for line in lines:
             both.add(line)
         return both
@@ -179,12 +177,18 @@ def read(files: Sequence[File], wanted: Container[str] = ()) -> Slurm:
         kind = node, tuple(map(id, cluster.gres.get(name, ())))
         alike.setdefault(kind, []).append(name)
     machines = []
+    some_have = any(node.gpus for node in nodes.values())
     for hosts in alike.values():
-        gpus = cluster.of_all.with_lines(cluster.gres.get(hosts[0], ()))
-        machines.append((tuple(hosts), _machine(nodes[hosts[0]], gpus, hosts[0])))
+        node = nodes[hosts[0]]
+        # A line without NodeName is of the nodes that have GPUs in slurm.conf.
+        common = cluster.of_all if node.gpus or not some_have else _Gpus()
+        gpus = common.with_lines(cluster.gres.get(hosts[0], ()))
+        machines.append((tuple(hosts), _machine(node, gpus, hosts[0])))
     named = len(cluster.nodes) + cluster.future + cluster.lost
     told = [f"{len(nodes)} of {amount(named, 'node')}"]
     told += [f"{cluster.future} with State=FUTURE left out"] * bool(cluster.future)
+    strangers = len(cluster.gres.keys() - cluster.nodes.keys())
+    told += [f"{strangers} of gres.conf alone left out"] * bool(strangers)
     told += [f"{cluster.twice} named twice, the first line counts"] * bool(cluster.twice)
     return Slurm(machines, "; ".join([*told, *lines.left_out()]), tuple(lines.refusals))
 
@@ -266,12 +270,12 @@ def _node(line: Line, first_cores: bool) -> _Node:
     if cpus not in (0, sockets, cores, cores * threads):
         what = f"{sockets} sockets of {each} cores of {threads} threads"
         notes.append(f"CPUs={cpus} do not fit {what}, which Slurm takes")
-    threads = 1 if 0 < cpus <= cores else threads
+    share = 1 if 0 < cpus <= cores else threads  # CPUs of a core, as Slurm counts them
     if "cpuspeclist" in line.pairs:
         listed = _cores(line.pairs["cpuspeclist"], "CPUSpecList", line.where)
-        system = idset.from_ids(cpu // threads for cpu in idset.iterate(listed))
+        system = idset.from_ids(cpu // share for cpu in idset.iterate(listed))
     else:
-        spare = (cpus - line.number("cpuefctv", cpus)) // threads if line.printed else 0
+        spare = (cpus - line.number("cpuefctv", cpus)) // share if line.printed else 0
         order = product(reversed(range(each)), reversed(range(sockets)))
         chosen = [socket * each + core for core, socket in order]
         number = line.number("corespeccount") or max(spare, 0)
@@ -284,26 +288,34 @@ def _node(line: Line, first_cores: bool) -> _Node:
     kept, memory = line.number("memspeclimit"), line.number("realmemory")
     if 0 < kept < memory:
         notes.append(f"{kept} MiB of memory are kept for the system, and are not in the key")
+    gpus = [kind for kind, n in _GPUS.findall(line.get("gres")) for _ in range(int(n or 1))]
+    if len(gpus) > MAX_GPUS:
+        raise InvalidHardware(f"{line.where}: more than {MAX_GPUS} GPUs")
     return _Node(
         sockets,
         each,
+        threads,
         memory - kept if kept < memory else memory,
         system,
-        line.get("gres"),
+        tuple(gpus),
         tuple(notes),
         line.where,
     )
 
 
 def _machine(node: _Node, gres: _Gpus, host: str) -> Machine:
-    number = node.sockets * node.each
     cores = [((1 << node.each) - 1) << node.each * i for i in range(node.sockets)]
-    listed = [gpu for _, gpu in sorted(gres.listed.items(), key=lambda item: item[0])]
-    line = gres.highest
-    if line is not None and line.cores >> number:
-        what = f"Cores={shown(line.near)}: the node has {number} cores"
-        raise InvalidHardware(f"{line.where}: {what}")
-    notes = list(node.notes)
+    notes, doubts = list(node.notes), dict[str, None]()
+    listed = []
+    for _, gpu in sorted(gres.listed.items(), key=lambda item: item[0]):
+        near = _cores_of_cpus(gpu.cores, cores, node.threads)
+        if near != gpu.cores:
+            told = "the node has no such cores"
+            if near:
+                told = f"these are CPUs as Linux counts them, of cores {idset.encode(near)}"
+            doubts[f"Cores={idset.encode(gpu.cores)} of gres.conf: {told}"] = None
+        if not gpu.kind or not node.gpus or any(_alike(gpu.kind, kind) for kind in node.gpus):
+            listed.append(attrs.evolve(gpu, cores=near))
     if node.system:
         notes.append(f"cores {idset.encode(node.system)} are kept for the system, and are not in R")
     if gres.autodetect and not any(one.cores for one in listed):
@@ -320,8 +332,25 @@ def _machine(node: _Node, gres: _Gpus, host: str) -> Machine:
         links=links,
         assumed=assumed((links or Links()).pairs(), gpus),
         notes=tuple(notes),
-        warnings=tuple(warnings),
+        warnings=(*doubts, *warnings),
     )
+
+
+def _alike(a: str, b: str) -> bool:
+    """Whether two types of GPUs may be the same: Slurm takes a part of what it detects."""
+    return a.lower() in b.lower() or b.lower() in a.lower()
+
+
+def _cores_of_cpus(cpus: int, sockets: Sequence[int], threads: int) -> int:
+    """The cores of *cpus* (bitmask), which are cores unless there are too many; 0 if not known."""
+    cores = idset.union(sockets)
+    if not cpus & ~cores:
+        return cpus
+    number = idset.size(cores)
+    near = idset.from_ids(cpu % number for cpu in idset.iterate(cpus))
+    inside = any(not near & ~socket for socket in sockets)
+    all_threads = idset.size(near) * threads == idset.size(cpus)
+    return near if inside and all_threads and not cpus >> number * threads else 0
 
 
 def _areas(sockets: Sequence[int], gpus: Sequence[_Listed], memory: int) -> list[Region]:
@@ -346,7 +375,7 @@ def _gres(line: Line) -> _Gres:
     """A line of gres.conf."""
     autodetect = line.get("autodetect").lower() != "off" if "autodetect" in line.pairs else None
     if line.pairs.get("name", "").lower() != "gpu":
-        return _Gres((), autodetect, 0, "", line.where)
+        return _Gres((), autodetect, line.where)
     files, parts = line.get("file", "files"), line.get("multiplefiles")
     names = [parts] if parts else _hosts(files, line.where) if files else []
     count = _COUNT.fullmatch(line.get("count") or str(len(names) or 1))
@@ -355,8 +384,7 @@ def _gres(line: Line) -> _Gres:
         raise InvalidHardware(f"{line.where}: more than {MAX_GPUS} GPUs")
     if count is None or number != (len(names) or number):
         raise InvalidHardware(f"{line.where}: Count={shown(line.get('count'))} are not its files")
-    near = line.get("cores", "cpus")
-    cores = _cores(near, "Cores", line.where)
+    cores = _cores(line.get("cores", "cpus"), "Cores", line.where)
     links = tuple(
         int(word) if re.fullmatch(r"-?\d{1,3}", word, re.ASCII) else 0
         for word in line.get("links", "link").split(",", MAX_GPUS)[:MAX_GPUS]
@@ -369,7 +397,7 @@ def _gres(line: Line) -> _Gres:
         match = (_PARENT if part else _AT_END).search(name)
         own = int(match[1][:6]) if match else -1
         gpus.append(_Listed(own, kind, cores, links, vendor_of(kind, name, *hints), part))
-    return _Gres(tuple(gpus), autodetect, cores, near, line.where)
+    return _Gres(tuple(gpus), autodetect, line.where)
 
 
 def vendor_of(*texts: str) -> str:
@@ -392,10 +420,7 @@ def _gpus(
     node: _Node, listed: Sequence[_Listed]
 ) -> tuple[tuple[Gpu, ...], Optional[Links], list[str]]:
     """The GPUs of a node, their links, and a warning if gres.conf has another number of them."""
-    promised = [kind for kind, n in _GPUS.findall(node.gres) for _ in range(int(n or 1))]
-    if len(promised) > MAX_GPUS:
-        raise InvalidHardware(f"{node.where}: more than {MAX_GPUS} GPUs")
-    warnings = []
+    promised, warnings = node.gpus, []
     if listed and promised and len(listed) != len(promised):
         warnings = [f"gres.conf has {len(listed)} GPUs, the node {len(promised)}: it is not used"]
         listed = []

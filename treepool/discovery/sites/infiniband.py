@@ -2,17 +2,17 @@
 
 Switches are told apart by their GUIDs. They are called by their descriptions, as far as these are
 unique. Adapters of one name are a *rail*. A host is at the switch of its adapter on the rail that
-most hosts have; of several, the one with the most switches, because a network for storage often has
-one. A host without that adapter is where its neighbours on another rail are. Where each switch has
-one switch above it, the cabling is a tree, and the switches above are domains, too; fat trees have
-leaves alone.
+most hosts have; of several, the one whose hosts share the most switches, because a network for
+storage often has one. A host without that adapter is where its neighbours on another rail are.
+Where each switch has one switch above it, the cabling is a tree, and the switches above are
+domains, too; fat trees have leaves alone.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Iterator, Mapping
+from typing import Iterator, Mapping, Sequence
 
 from treepool.discovery.sites.locations import Site, listed, switch_at
 from treepool.errors import InvalidHardware
@@ -103,8 +103,13 @@ def _rail(adapters: Mapping[str, _Adapters], site: Site) -> str:
         there = ", ".join(f"{shown(name)} of {len(of)} hosts" for name, of in switches.items())
         raise InvalidHardware(f"no adapter {shown(site.rail)}; there are: {there or 'none'}")
     ordered = sorted(switches, key=lambda name: (len(name), name))
-    most = max(ordered, key=lambda n: (len(switches[n]), len(set(switches[n]))), default="")
+    most = max(ordered, key=lambda n: (len(switches[n]), _several(switches[n])), default="")
     return site.rail or most
+
+
+def _several(switches: Sequence[str]) -> int:
+    """How many of *switches*, one for each host, share the hosts. One odd host makes no more."""
+    return round(len(switches) ** 2 / sum(n * n for n in Counter(switches).values()))
 
 
 def _names(descriptions: Mapping[str, str]) -> dict[str, str]:
