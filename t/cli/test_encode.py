@@ -183,6 +183,7 @@ def test_the_key_of_fluxion_becomes_one_of_rfc_49(treepool, fluxion_R):
     assert result.err.splitlines() == [
         "treepool encode: warning: left out of Fluxion's graph: 2 of type pdu",
         "treepool encode: warning: left out of Fluxion's graph: 6 of type ssd",
+        f"treepool encode: {fluxion_R}: 4 of 4 nodes of R in Fluxion's graph",
     ]
 
 

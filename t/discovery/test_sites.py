@@ -106,8 +106,27 @@ NVIDIA_SMI = """==============NVSMI LOG==============
         ClusterUUID                       : {uuid}
 """
 
+SHOWN = """SwitchName=top Level=2 LinkSpeed=1 Nodes=n[0-4] Switches=mid0,leaf2
+SwitchName=mid0 Level=1 LinkSpeed=1 Nodes=n[0-3] Switches=leaf[0-1]
+SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[0-1]
+SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[2-3]
+SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n4
+"""
+
+SPLIT = """SwitchName = leaf0 Nodes = \\
+n0,\\
+n1
+  switchname=leaf1 NODES="n[2-3]" # spare
+SwitchName=leaf2 Nodes=n4
+SwitchName=mid0 Switches=leaf0,\\
+leaf1
+SwitchName=top Switches=mid0,leaf2"""
+
 #: A file of each format.
-SEEDS = (TREE, TREE_YAML, BLOCKS, BLOCKS_YAML, TABLE, LABELS, KUBERNETES, IBNETDISCOVER)
+SEEDS = (
+    *(TREE, TREE_YAML, BLOCKS, BLOCKS_YAML, SHOWN, SPLIT),
+    *(TABLE, LABELS, KUBERNETES, IBNETDISCOVER),
+)
 
 
 def fabric(text, hosts="n[0-5]"):
@@ -140,23 +159,6 @@ NVL = {
 def test_hosts_of_slurm_may_have_several_numbers():
     found, _ = fabric("SwitchName=a Nodes=r[0-1]n[0-1]\nSwitchName=b Nodes=r2n0\n", "r[0-2]n0,r0n1")
     assert [item["ranks"] for item in found["switch"]] == ["0-1,3", "2"]
-
-
-SHOWN = """SwitchName=top Level=2 LinkSpeed=1 Nodes=n[0-4] Switches=mid0,leaf2
-SwitchName=mid0 Level=1 LinkSpeed=1 Nodes=n[0-3] Switches=leaf[0-1]
-SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[0-1]
-SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[2-3]
-SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n4
-"""
-
-SPLIT = """SwitchName = leaf0 Nodes = \\
-n0,\\
-n1
-  switchname=leaf1 NODES="n[2-3]" # spare
-SwitchName=leaf2 Nodes=n4
-SwitchName=mid0 Switches=leaf0,\\
-leaf1
-SwitchName=top Switches=mid0,leaf2"""
 
 
 @pytest.mark.parametrize("text", [SHOWN, SPLIT, "\n".join(SHOWN.splitlines()[::-1])])

@@ -62,6 +62,13 @@ def test_the_number_is_that_of_the_first_of_joined_lines():
     assert lines.left_out() == ["2 lines not understood: 2, 6"]
 
 
+def test_other_settings_of_slurm_are_counted_and_not_taken_for_misspelt():
+    lines = Lines((*NODES, "schedulerparameters"))
+    others = "SchedulerPort SuspendTime NodeSet DownNodes SwitchType PartitionName AuthType Nodefs"
+    assert list(lines.read(File("".join(f"{key}=7\n" for key in others.split())))) == []
+    assert lines.left_out() == ["8 lines with other keys"]
+
+
 def test_an_include_stands_for_the_lines_of_a_file():
     texts = {"c7.conf": "NodeName=b\nInclude loop\n", "loop": "NodeName=c\nInclude loop"}
 

@@ -44,6 +44,13 @@ def read(*texts, wanted=()):
     return slurmnodes.read([File(text) for text in texts], wanted)
 
 
+#: Files that begin a fuzzer's.
+SEEDS = (
+    "NodeName=DEFAULT Sockets=2 CoresPerSocket = 4 \\\n RealMemory=9\nNodeName=n[0-1] CoreSpecCount=1",
+    "NodeName=n CPUs=7 Gres=gpu:a100_1g.5gb:2\nName=gpu Type=1g.5gb MultipleFiles=/dev/nvidia0,/x",
+)
+
+
 def topo(*texts):
     ((hosts, machine),) = read(*texts).machines
     return hosts, topo_of(machine)

@@ -525,7 +525,10 @@ def _site_file(data):
     _lines(str(problem) for problem in _fabric_problems(found))
 
 
-@target(InvalidHardware, seeds=[test_slurmnodes.scontrol("n0") + test_slurmnodes.PAIRS])
+SLURM = [test_slurmnodes.scontrol("n0") + test_slurmnodes.PAIRS, *test_slurmnodes.SEEDS]
+
+
+@target(InvalidHardware, seeds=SLURM)
 def _slurm_nodes(data):
     for _, machine in slurmnodes.read([File(_text(data))]).machines[:9]:
         topo_of(machine)

@@ -41,7 +41,7 @@ from treepool.discovery.reports import amd, intel, mig, nvidia
 from treepool.discovery.slurmnodes import Slurm
 from treepool.errors import InvalidInput
 from treepool.rfc import idset
-from treepool.rfc.quote import did_you_mean
+from treepool.rfc.quote import amount, did_you_mean
 from treepool.rfc.rset import ResourceSet
 
 T = TypeVar("T")
@@ -233,7 +233,7 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
         read.append(f"{', '.join(map(files.shown, arguments.slurm))}: {slurm.told}")
     encoded = _encode_nodes(describer, slurm, R, arguments)
     warnings = (*encoded.warnings, *(slurm.warnings if slurm is not None else ()))
-    return attrs.evolve(encoded, warnings=warnings, read=tuple(read))
+    return attrs.evolve(encoded, warnings=warnings, read=(*encoded.read, *read))
 
 
 def _read_of(arguments: Namespace, option: str, told: str) -> str:
@@ -265,15 +265,19 @@ def _of_key(R: ResourceSet, arguments: Namespace) -> Encoded:
     """R with the key of RFC 49 that is in it, also if Fluxion wrote it."""
     if not fluxion.has_graph(R.scheduling):
         return Encoded(R, (), ())
-    with files.naming(arguments.R_file or "--instance"):
-        return fluxion.encode(R, _levels(arguments.levels), arguments.properties)
+    name = files.shown(arguments.R_file or "--instance")
+    with files.naming(name):
+        encoded = fluxion.encode(R, _levels(arguments.levels), arguments.properties)
+    known = idset.size(idset.union(kind.ranks for kind in encoded.kinds))
+    told = f"{name}: {known} of {amount(len(R.hosts), 'node')} of R in Fluxion's graph"
+    return attrs.evolve(encoded, read=(told,))
 
 
 def _encode_into(R: ResourceSet, nodes: Sequence[Nodes], arguments: Namespace) -> Encoded:
     """R with the key of *nodes*, and what its own key says of others and of the fabric."""
     old = _of_key(R, arguments)
     new = key.encode_into(old.R, nodes, arguments.properties)
-    return attrs.evolve(new, warnings=(*old.warnings, *new.warnings))
+    return attrs.evolve(new, warnings=(*old.warnings, *new.warnings), read=old.read)
 
 
 def _told(arguments: Namespace, option: str, read: Callable[[str], T]) -> Optional[T]:

@@ -49,6 +49,9 @@ KEYS: Mapping[str, frozenset[str]] = {
 #: Keys that only follow others. slurm.conf also has a line SuspendTime.
 _INSIDE = frozenset().union(*KEYS.values()) - {*KEYS, "suspendtime"}
 
+#: A key that many others begin like.
+_OF_MANY = {"schedulerparameters"}
+
 _PAIR = re.compile(
     r'([\w.]+)\s*[-*+/]?=(?:\s*"([^"]*)"(?=\s|$)|(\S+)|\s+(?![\w.]+\s*=)(\S+)|)', re.ASCII
 )
@@ -170,8 +173,8 @@ class Lines:
         while at < len(text):
             at = _end(_BLANKS, text, at)
             match = form.match(text, at)
-            if match is None and not (printed and first):
-                fault = fault or f"{shown(text[at : _end(_WORD, text, at)])} is not KEY=VALUE"
+            if match is None and not (fault or (printed and first)):
+                fault = f"{shown(text[at : _end(_WORD, text, at)])} is not KEY=VALUE"
             if match is None:
                 at = _end(_WORD, text, at) if first else len(text)
             else:
@@ -180,9 +183,9 @@ class Lines:
                     first = key
                     if not self._takes(key):
                         return None
-                elif not printed and key not in KEYS[first]:
+                elif not (printed or fault or key in KEYS[first]):
                     hint = did_you_mean(key, sorted(KEYS[first]))
-                    fault = fault or f"{shown(match[1])} is no key of {first}{hint}"
+                    fault = f"{shown(match[1])} is no key of {first}{hint}"
                 value = match[2] or match[3] or match[4] or ""
                 if not (printed and key in pairs):  # a reason or comment may have any text
                     pairs[key] = value
@@ -202,7 +205,7 @@ class Lines:
             return True
         hint = ""
         if self._others < _MOST_COMPARED and (self.complete or key not in KEYS):
-            hint = did_you_mean(key, self.kinds)
+            hint = did_you_mean(key, set(self.kinds) - _OF_MANY)
         if hint or key in _INSIDE or key == "include" or (self.complete and key not in KEYS):
             raise InvalidHardware(f"{shown(key)} does not begin a line{hint}")
         self._others += 1

@@ -316,6 +316,9 @@ def _machine(node: _Node, gres: _Gpus, host: str) -> Machine:
             doubts[f"Cores={idset.encode(gpu.cores)} of gres.conf: {told}"] = None
         if not gpu.kind or not node.gpus or any(_alike(gpu.kind, kind) for kind in node.gpus):
             listed.append(attrs.evolve(gpu, cores=near))
+        else:
+            notes.append(f"a GPU of type {shown(gpu.kind)} in gres.conf is not in Gres=: left out")
+    notes = list(dict.fromkeys(notes))
     if node.system:
         notes.append(f"cores {idset.encode(node.system)} are kept for the system, and are not in R")
     if gres.autodetect and not any(one.cores for one in listed):
