@@ -593,6 +593,18 @@ def test_files_of_slurm_are_counted_line_by_line_and_includes_are_beside_them(tr
     assert result.is_one_line_error("line 1: 'NodeNme' is not KEY=VALUE") and result.status == 1
 
 
+def test_a_fabric_may_include_files_and_a_rail_is_that_of_a_fabric(treepool, write):
+    write("SwitchName=b Nodes=n2\n", "more.conf")
+    path = write("SwitchName=a Nodes=n[0-1]\nInclude more.conf\n", "topology.conf")
+    R = write(json.dumps(FLAT), "R.json")
+    key = encoded(treepool("encode", "--fabric", path, "-R", R))["scheduling"]
+    assert [switch["name"] for switch in key["fabric"]["switch"]] == ["a", "b"]
+    result = treepool("encode", "--fabric", path, "-R", R, "--rail", "HCA-1")
+    assert result.is_one_line_error("has no adapters to choose from")
+    result = treepool("encode", "-R", R, "--rail", "HCA-1")
+    assert result.status == 2 and "--rail: says which adapter counts" in result.err
+
+
 def test_cores_that_slurm_keeps_for_the_system_are_no_fault_of_R(treepool, write):
     path = write("NodeName=n CoresPerSocket=4 CoreSpecCount=1 RealMemory=9000\n", "slurm.conf")
     result = treepool("encode", "--slurm", path)

@@ -311,6 +311,11 @@ def test_a_cable_in_the_wrong_switch_makes_no_rail_better():
     assert warnings == []
 
 
+def test_hosts_with_a_domain_in_their_names_are_those_of_R():
+    text = rails(a=["n0.example.org HCA-1"], b=["n1.example.org HCA-1", "n1.example.org HCA-2"])
+    assert fabric(text, "n[0-1]")[0] == {"switch": [leaf("a", "0"), leaf("b", "1")]}
+
+
 def test_the_second_port_of_an_adapter_is_another_rail():
     text = rails(a=["n0 HCA-1", "n1 HCA-1"], b=["n0 HCA-1", "n1 HCA-1"])
     text = text.replace('"H-n0 HCA-1"[1]', '"H-n0 HCA-1"[2]', 1)

@@ -46,7 +46,7 @@ def read(*texts, wanted=()):
 
 #: Files that begin a fuzzer's.
 SEEDS = (
-    "NodeName=DEFAULT Sockets=2 CoresPerSocket = 4 \\\n RealMemory=9\nNodeName=n[0-1] CoreSpecCount=1",
+    "NodeName=DEFAULT Sockets=2 CoresPerSocket = 4 \\\n RealMemory=9\nNodeName=n0 CoreSpecCount=1",
     "NodeName=n CPUs=7 Gres=gpu:a100_1g.5gb:2\nName=gpu Type=1g.5gb MultipleFiles=/dev/nvidia0,/x",
 )
 
@@ -227,6 +227,24 @@ def test_mig_instances_are_in_localities_and_no_whole_gpus():
     }  # fmt: skip
     assert nodes["n"].machine.links.pairs() == {(2, 3): Wire("nvlink", 100.0)}
     assert nodes["n"].warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("gres", "kinds"),
+    [
+        ("gpu:2", ["", ""]),
+        ("gpu", [""]),
+        ("gpu:3090:2(S:0,2)", ["3090"] * 2),
+        ("gpu:tesla:1,gpu:kepler:2(S:0-1),mps:400,bandwidth:l:no_consume:4G",
+         ["tesla", "kepler", "kepler"]),
+        ("shard:gpu:4,nic:2", []),
+        ("GPU:a100:no_consume:1", ["a100"]),
+        ("(null)", []),
+    ],
+)  # fmt: skip
+def test_gpus_are_told_from_other_resources(gres, kinds):
+    nodes, _ = described(f"NodeName=n Gres={gres}")
+    assert [gpu.model for gpu in nodes["n"].machine.gpus] == kinds
 
 
 @pytest.mark.parametrize("kind", ["a100_1g.5gb", "1g.5gb", "nvidia_a100_mig_1g.5gb", "A100-1G5GB"])

@@ -41,7 +41,7 @@ def with_fabric(encoded: Encoded, source: str, topology: str = "", rail: str = "
     return attrs.evolve(encoded, R=new, warnings=tuple(warnings), read=(*encoded.read, told))
 
 
-def slurm(path: str, name: str = "", table: bool = False) -> File:
+def slurm(path: str, name: str = "") -> File:
     """A file of Slurm, called *name* in messages, whose ``Include`` names files beside it.
 
     So do paths of a machine that this is not.
@@ -56,7 +56,7 @@ def slurm(path: str, name: str = "", table: bool = False) -> File:
         except Stop as e:
             raise InvalidHardware(str(e)) from None
 
-    return File(files.read_text(path, table), name, beside)
+    return File(files.read_text(path, table=True), name, beside)
 
 
 def _site(source: str, hosts: tuple[str, ...], topology: str, rail: str) -> Site:
@@ -64,7 +64,7 @@ def _site(source: str, hosts: tuple[str, ...], topology: str, rail: str) -> Site
         return sites.cray(hosts)
     folder = Path(source)
     if source == "-" or not os.path.isdir(source):
-        file = slurm(source, table=True)
+        file = slurm(source)
         return sites.read(file.text, hosts, topology, rail, file.beside)
     found = sorted(folder.glob("*.txt"))
     if not found or len(found) > _MOST_FILES:

@@ -46,11 +46,12 @@ def read(text: str, site: Site) -> None:
             if port[1].startswith("H"):
                 name = port[4].strip() or "adapter"
                 name += f":{port[2]}" if port[2] != "1" else ""
-                adapters.setdefault(port[3], {}).setdefault(name, switch)
+                host = port[3] if port[3] in site.hosts else port[3].partition(".")[0]
+                if host in site.hosts:
+                    adapters.setdefault(host, {}).setdefault(name, switch)
             elif port[1] != switch:
                 beside.setdefault(switch, set()).add(port[1])
     names = _names(descriptions)
-    adapters = {host: own for host, own in adapters.items() if host in site.hosts}
     leaf_of = _leaves(adapters, site)
     with_hosts = {switch for own in adapters.values() for switch in own.values()}
     above = _above(set(leaf_of.values()), beside, with_hosts)
