@@ -170,6 +170,21 @@ def test_cpus_that_fit_nothing_are_told():
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "levels", "topo"),
+    [
+        ("SlurmdParameters=numa_node_as_socket\nNodeName=n {}", None, "numa"),
+        ("NodeName=n {} Parameters=l3cache_as_socket", ["l3"], "l3"),
+        ("NodeName=n {}", None, "socket"),
+    ],
+)
+def test_what_slurm_calls_a_socket_may_be_a_numa_node_or_a_cache(text, levels, topo):
+    found = read(text.format("Sockets=4 CoresPerSocket=2 RealMemory=8192"))
+    node = topo_of(found.machines[0][1], levels).topo
+    assert [domain["cores"] for domain in node[topo]] == ["0-1", "2-3", "4-5", "6-7"]
+    assert node.get("memory", sum(d.get("memory", 0) for d in node[topo])) == 8
+
+
 KEPT = "NodeName=n Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=8192 "
 
 

@@ -14,6 +14,7 @@ from treepool.errors import InvalidHardware
 from treepool.rfc import idset, scheduling
 from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest
+from treepool.rfc.quote import amount
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
 from treepool.rfc.scheduling import WRITER, AllocatedIds, KeyEntry, SchedulingKey
 from treepool.rfc.topo import read
@@ -245,5 +246,5 @@ def outline(topo: Mapping[str, Any]) -> str:
     for ids, what in ((tree.cores, "core"), (tree.gpus, "GPU")):
         number = idset.size(ids)
         if number or what == "core":
-            words.append(f"{number} {what}" + "s" * (number != 1))
+            words.append(amount(number, what))
     return ", ".join(words)

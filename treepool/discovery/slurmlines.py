@@ -37,6 +37,7 @@ KEYS: Mapping[str, frozenset[str]] = {
         "name": _GRES,
         "autodetect": _GRES,
         "schedulerparameters": "",
+        "slurmdparameters": "",
         "clustername": "",
         "switchname": "Nodes Switches LinkSpeed Level",
         "blockname": _BLOCK,
@@ -49,8 +50,8 @@ KEYS: Mapping[str, frozenset[str]] = {
 #: Keys that only follow others. slurm.conf also has a line SuspendTime.
 _INSIDE = frozenset().union(*KEYS.values()) - {*KEYS, "suspendtime"}
 
-#: A key that many others begin like.
-_OF_MANY = {"schedulerparameters"}
+#: Keys that many others begin like.
+_OF_MANY = {"schedulerparameters", "slurmdparameters"}
 
 _PAIR = re.compile(
     r'([\w.]+)\s*[-*+/]?=(?:\s*"([^"]*)"(?=\s|$)|(\S+)|\s+(?![\w.]+\s*=)(\S+)|)', re.ASCII

@@ -42,6 +42,10 @@ _GPUS = re.compile(
 _PARENT, _AT_END = re.compile(r"/nvidia(\d+)", re.ASCII), re.compile(r"(\d+)$", re.ASCII)
 _COUNT = re.compile(r"(\d{1,9})([kmgtp]?)", re.ASCII | re.IGNORECASE)
 
+#: Keys of slurm.conf with parameters, and what each of them makes a socket of Slurm.
+_PARAMETERS = ("schedulerparameters", "slurmdparameters")
+_SOCKETS = {"numa_node_as_socket": "numa", "l3cache_as_socket": "l3"}
+
 #: The type of the links of ``Links=`` and the GB/s of one, by vendor.
 _LINKS = {"amd": ("xgmi", XGMI_GBPS), "intel": ("xelink", XELINK_LANE_GBPS)}
 
@@ -74,9 +78,10 @@ class Slurm:
 class _Node:
     """Sockets, cores of each, threads of these, MiB, the cores that the system keeps (bitmask).
 
-    ``gpus`` has the type of each GPU of ``Gres=``.
+    ``kind`` is what Slurm's sockets are, ``gpus`` has the type of each GPU of ``Gres=``.
     """
 
+    kind: str
     sockets: int
     each: int
     threads: int
@@ -146,7 +151,7 @@ def read(files: Sequence[File], wanted: Container[str] = ()) -> Slurm:
     """
     if sum(len(file.text) for file in files) > MAX_TEXT:
         raise InvalidHardware(f"more than {MAX_TEXT >> 20} MiB of text")
-    lines = Lines(("nodename", "name", "autodetect", "schedulerparameters"))
+    lines = Lines(("nodename", "name", "autodetect", *_PARAMETERS))
     cluster = _Cluster(wanted)
     for line in (line for file in files for line in lines.read(file)):
         try:
@@ -162,7 +167,7 @@ def read(files: Sequence[File], wanted: Container[str] = ()) -> Slurm:
         if id(line) not in known:
             known[id(line)] = None
             try:
-                known[id(line)] = _node(line, cluster.first_cores)
+                known[id(line)] = _node(line, cluster.parameters)
             except InvalidHardware as e:
                 lines.refuse(line.where, str(e))
         node = known[id(line)]
@@ -202,8 +207,8 @@ class _Cluster:
     defaults: dict[str, str] = attrs.field(factory=dict)
     of_all: _Gpus = attrs.field(factory=_Gpus)
     gres: dict[str, list[_Gres]] = attrs.field(factory=dict)
-    #: Whether the system has the first cores, not the last.
-    first_cores: bool = False
+    #: The words of SchedulerParameters and SlurmdParameters.
+    parameters: set[str] = attrs.field(factory=set)
     future: int = 0
     #: Nodes of lines that were refused.
     lost: int = 0
@@ -214,8 +219,8 @@ class _Cluster:
 
     def add(self, line: Line) -> None:
         """Add another *line*; raises InvalidHardware."""
-        if line.first == "schedulerparameters":
-            self.first_cores = "spec_cores_first" in line.pairs[line.first].lower().split(",")
+        if line.first in _PARAMETERS:
+            self.parameters.update(line.pairs[line.first].lower().split(","))
             return
         name = line.pairs.get("nodename", "")
         names = _hosts(name, line.where) if name else []
@@ -253,7 +258,7 @@ def _hosts(text: str, where: str) -> list[str]:
         raise InvalidHardware(f"{where}: {e}") from None
 
 
-def _node(line: Line, first_cores: bool) -> _Node:
+def _node(line: Line, parameters: set[str]) -> _Node:
     """The node of a *line*, with Slurm's defaults: one board, socket, core and thread, or CPUs."""
     each, threads = (max(line.number(k, 1), 1) for k in ("corespersocket", "threadspercore"))
     cpus = line.number("cputot") or line.number("cpus") or line.number("procs")
@@ -276,12 +281,14 @@ def _node(line: Line, first_cores: bool) -> _Node:
         system = idset.from_ids(cpu // share for cpu in idset.iterate(listed))
     else:
         spare = (cpus - line.number("cpuefctv", cpus)) // share if line.printed else 0
-        order = product(reversed(range(each)), reversed(range(sockets)))
-        chosen = [socket * each + core for core, socket in order]
-        number = line.number("corespeccount") or max(spare, 0)
-        system = idset.from_ids((chosen[::-1] if first_cores else chosen)[:number])
+        order = [socket * each + core for core, socket in product(range(each), range(sockets))]
+        if "spec_cores_first" not in parameters:
+            order.reverse()
+        system = idset.from_ids(order[: line.number("corespeccount") or max(spare, 0)])
     if system >= (1 << cores) - 1:
         raise InvalidHardware(f"{line.where}: the system has all {cores} cores, or others")
+    words = {*parameters, *line.get("parameters").lower().split(",")}
+    kind = next((of for word, of in _SOCKETS.items() if word in words), "socket")
     if each == 1 and sockets > 1:
         notes.append(f"{sockets} sockets of one core each, as Slurm counts CPUs, are no localities")
         sockets, each = 1, sockets
@@ -292,6 +299,7 @@ def _node(line: Line, first_cores: bool) -> _Node:
     if len(gpus) > MAX_GPUS:
         raise InvalidHardware(f"{line.where}: more than {MAX_GPUS} GPUs")
     return _Node(
+        kind,
         sockets,
         each,
         threads,
@@ -323,8 +331,12 @@ def _machine(node: _Node, gres: _Gpus, host: str) -> Machine:
         notes.append(f"cores {idset.encode(node.system)} are kept for the system, and are not in R")
     if gres.autodetect and not any(one.cores for one in listed):
         notes.append("gres.conf has AutoDetect: it says neither the cores nor the links of GPUs")
-    regions = [Region("socket", mask) for mask in cores]
-    regions += _areas(cores, listed, (node.memory << 20) // node.sockets)
+    memory = (node.memory << 20) // node.sockets
+    if node.kind == "l3":
+        regions = [Region("node", idset.union(cores), node.memory << 20)]
+    else:
+        regions = _areas(cores, listed, memory)
+    regions = [*(Region(node.kind, mask) for mask in cores), *regions]
     gpus, links, warnings = _gpus(node, listed)
     return Machine(
         host,
