@@ -112,6 +112,10 @@ def test_what_gres_conf_leaves_to_autodetect_is_told_and_so_is_another_number_of
         ([""], "no node: no line NodeName="),
         ([PAIRS], "no node: no line NodeName="),
         (["NodeName=n[0- CoresPerSocket=2"], "line 1: "),
+        (
+            ["NodeName=DEFAULT Sokets=2\nNodeName=n0"],
+            "NodeName=DEFAULT: line 1: 'Sokets' is no key",
+        ),
         (["NodeName=n0 CoresPerSocket=x Sockets=2"], "line 1: corespersocket 'x' is not a number"),
         (["NodeName=n0 CoresPerSocket=9999 Sockets=2"], "line 1: 2 sockets of 9999 cores"),
         (["NodeName=n[0-9999999] CoresPerSocket=1 Sockets=1"], "line 1: "),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from itertools import product
 from typing import Container, Iterable, Optional, Sequence
 
 import attrs
@@ -158,7 +157,10 @@ def read(files: Sequence[File], wanted: Container[str] = ()) -> Slurm:
             cluster.add(line)
         except InvalidHardware as e:
             lines.refuse(line.where, str(e))
-    for names in lines.spoiled.get("nodename", ()):
+    spoiled = lines.spoiled.get("nodename", [])
+    if any(name.upper() == "DEFAULT" for name in spoiled):  # what other nodes have is not known
+        raise InvalidHardware(f"NodeName=DEFAULT: {'; '.join(lines.refusals)}")
+    for names in spoiled:
         with suppress(InvalidHardware):
             cluster.lost += len(_hosts(names, ""))
     nodes: dict[str, _Node] = {}
@@ -281,10 +283,10 @@ def _node(line: Line, parameters: set[str]) -> _Node:
         system = idset.from_ids(cpu // share for cpu in idset.iterate(listed))
     else:
         spare = (cpus - line.number("cpuefctv", cpus)) // share if line.printed else 0
-        order = [socket * each + core for core, socket in product(range(each), range(sockets))]
-        if "spec_cores_first" not in parameters:
-            order.reverse()
-        system = idset.from_ids(order[: line.number("corespeccount") or max(spare, 0)])
+        number = min(line.number("corespeccount") or max(spare, 0), cores)
+        first = 0 if "spec_cores_first" in parameters else cores - number
+        places = range(first, first + number)  # core 0 of each socket, then core 1 of each, ...
+        system = idset.from_ids(place % sockets * each + place // sockets for place in places)
     if system >= (1 << cores) - 1:
         raise InvalidHardware(f"{line.where}: the system has all {cores} cores, or others")
     words = {*parameters, *line.get("parameters").lower().split(",")}
