@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -71,10 +72,11 @@ def run_process(*argv, stdin=b"", **environment):
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def on_a_terminal(*argv, to_a_file=False, **environment):
+def on_a_terminal(*argv, to_a_file=False, interrupt_at=None, **environment):
     """All that Python with *argv* writes to a terminal of 100 columns, and its exit status.
 
-    Only its stderr is the terminal if its stdout goes *to_a_file*.
+    Only its stderr is the terminal if its stdout goes *to_a_file*. Once it has written
+    *interrupt_at* it is sent what Ctrl-C sends.
     """
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
@@ -90,6 +92,9 @@ def on_a_terminal(*argv, to_a_file=False, **environment):
         try:
             while data := os.read(leader, 65536):
                 found += data
+                if interrupt_at is not None and interrupt_at.encode() in found:
+                    process.send_signal(signal.SIGINT)
+                    interrupt_at = None
         except OSError:  # the other end is closed
             pass
     os.close(leader)

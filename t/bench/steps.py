@@ -108,7 +108,7 @@ def nearly_full(pool, chance):
 def _occupy(pool, some):
     for jobid, rank in enumerate(range(len(pool.inventory.types)), 1):
         cores, gpus = some()
-        pool.occupy(jobid, (((rank,), cores, gpus),), NOW + 60 * (jobid % 1000))
+        pool.occupy(jobid, ((1 << rank, cores, gpus),), NOW + 60 * (jobid % 1000))
 
 
 class Bench:

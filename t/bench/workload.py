@@ -269,6 +269,6 @@ class Workload:
 
 def _amounts(allocation: Allocation) -> tuple[int, int]:
     """The numbers of cores and GPUs in *allocation*."""
-    ncores = sum(len(ranks) * idset.size(cores) for ranks, cores, _ in allocation.parts)
-    ngpus = sum(len(ranks) * idset.size(gpus) for ranks, _, gpus in allocation.parts)
+    ncores = sum(idset.size(ranks) * idset.size(cores) for ranks, cores, _ in allocation.parts)
+    ngpus = sum(idset.size(ranks) * idset.size(gpus) for ranks, _, gpus in allocation.parts)
     return ncores, ngpus

@@ -1,5 +1,6 @@
 """``treepool replay``: a trace in, numbers out; side by side, as JSON, as a picture."""
 
+import gzip
 import json
 import re
 import sys
@@ -7,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from commandline import REPOSITORY, run_process, well_behaved
+from commandline import REPOSITORY, on_a_terminal, run_process, well_behaved
 from made import nodes
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -247,6 +248,72 @@ def test_the_guide_shows_the_first_jobs_of_its_table(treepool):
     assert shown == printed[:2]
 
 
+SWF = """\
+; MaxNodes: 4
+; MaxProcs: 8
+1 0 0 60 8 -1 -1 8 120 -1 1 3 -1 -1 1 -1 -1 -1
+2 10 0 60 1 -1 -1 1 120 -1 1 3 -1 -1 1 -1 -1 -1
+3 20 0 0 -1 -1 -1 1 120 -1 5 3 -1 -1 1 -1 -1 -1
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_standard_workload_format_is_replayed_on_the_nodes_of_its_header(treepool, write, packed):
+    path = write(gzip.compress(SWF.encode()) if packed else SWF)
+    result = treepool("replay", path, "--json", "--by", "account")
+    (line,) = result.json
+    assert (line["cluster"], line["cores"], line["jobs"]) == ("4 nodes", 8, 2)
+    assert (line["wait"]["max"], list(line["by"]["account"])) == (50, ["3"])
+    assert result.err.splitlines() == [
+        f"treepool replay: {path}: 1 line left out (cancelled before they ran: 1)",
+        f"treepool replay: {path}: 4 nodes, each with 2 cores, as the header says",
+    ]
+    assert result.status == 0
+
+
+@pytest.mark.parametrize(
+    ("header", "nodes", "cores"),
+    [
+        ("; MaxNodes: 4\n; MaxProcs: 8\n", "10", 20),
+        ("; MaxProcs: 40\n", "10", 40),
+        ("; MaxNodes: 4\n", "10", 10),
+        ("", "10", 10),
+        ("; MaxProcs: 40\n", "3,cores=16,gpus=2", 48),
+    ],
+)
+def test_the_number_of_nodes_can_be_given(treepool, write, header, nodes, cores):
+    jobs = SWF.partition("1 0")[2]
+    path = write(f"{header}1 0{jobs}")
+    (line,) = treepool("replay", path, "--nodes", nodes, "--json").json
+    assert (line["cores"], line["gpus"]) == (cores, 6 if "gpus" in nodes else 0)
+
+
+def test_nodes_without_topology_serve_other_traces_and_more_of_them_can_be_added(treepool, write):
+    words = ("replay", write(TRACE), "--nodes", "2,cores=4", "--add", "1*n0", "--json")
+    result = treepool(*words)
+    assert [(line["cluster"], line["cores"]) for line in result.json] == [
+        ("2 nodes", 8),
+        ("2 nodes+1*n0", 12),
+    ]
+    assert result.err == ""
+    assert len(treepool("replay", "--synthetic", 5, "--nodes", "2,cores=4", "--json").json) == 1
+
+
+def test_without_a_number_of_nodes_there_is_no_cluster(treepool, write):
+    bare = write("1 0 0 60 8 -1 -1 8 120 -1 1 3 -1 -1 1 -1 -1 -1\n")
+    refused = treepool("replay", bare)
+    assert refused.is_one_line_error(str(bare), "--nodes N is needed", status=2)
+    refused = treepool("replay", write(TRACE, "x"), "--nodes", 4)
+    assert refused.is_one_line_error("--nodes: 4,cores=C is needed", status=2)
+    vast = write("; MaxNodes: 99999999\n" + bare.read_text())
+    assert "cannot be made (see --nodes)" in treepool("replay", vast).err
+
+
+def test_a_damaged_gzip_file_is_one_line(treepool, write):
+    path = write(gzip.compress(SWF.encode())[:-9])
+    assert treepool("replay", path).is_one_line_error(str(path), "cannot be decompressed")
+
+
 def test_a_trace_from_stdin():
     result = run_process("replay", "-", "--json", stdin=TRACE.encode())
     assert result.json[0]["jobs"] == 3
@@ -369,6 +436,34 @@ def test_a_bad_cluster_is_refused_by_name(treepool, write, R):
     R["scheduling"]["children"][0]["ranks"] = "7-9"
     path = write(R)
     assert treepool("replay", "--synthetic", 3, "-R", path).is_one_line_error(str(path), "7-9")
+
+
+#: A replay whose bar comes at once, and is written again as often as something is said.
+AT_ONCE = """
+import sys
+from treepool.cli import main, progressbar
+progressbar.DELAY = 0
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+def test_ctrl_c_prints_what_is_known_so_far(write):
+    jobs = "".join(f"{i} {i * 100} 0 100 1 {'-1 ' * 12}-1\n" for i in range(30_000))
+    path = write("; MaxNodes: 3\n; UnixStartTime: 1700000000\n" + jobs, "long.swf")
+    compared = ("--compare", "policy=fifo", "--compare", "policy=easy")
+    found, status = on_a_terminal(
+        "-c", AT_ONCE, "replay", str(path), *compared, interrupt_at=" left policy=fifo: "
+    )
+    assert status == 130
+    assert re.search(
+        r"\d:\d\d:\d\d left policy=fifo: [\d,]+ of 30,000 jobs, 20\d\d-\d\d-\d\d", found
+    )
+    *_, rest = found.split("\x1b[2K")  # the bar is gone
+    ran, left = (re.search(rf"{what} +([\d,]+)", rest)[1] for what in ("run", r"\(interrupted\)"))
+    assert int(ran.replace(",", "")) + int(left.replace(",", "")) == 30_000
+    assert "easy" not in rest
+    assert rest.rstrip().endswith("the numbers are those up to then; 0 of 2 replays complete")
+    assert "Traceback" not in found
 
 
 def test_a_bar_is_shown_on_terminals_only():

@@ -82,7 +82,7 @@ def test_what_is_free_is_that_of_one_moment():
     nodes = {"rank": "0-99", "children": {"core": "0-99"}}
     pool = Pool({"version": 1, "execution": {"R_lite": [nodes], "nodelist": ["n[0-99]"]}})
     for used in range(1, 100):  # the state of each node is another
-        pool.occupy(used, [((used,), (1 << used) - 1, 0)])
+        pool.occupy(used, [(1 << used, (1 << used) - 1, 0)])
     before, counting = outcome(free_of(pool)), free_of(pool)
     next(counting)
     for jobid, _ in pool.job_end_times():

@@ -140,7 +140,7 @@ def test_a_user_has_what_his_jobs_have_and_a_node_counts_once():
     alloc(pool, 1, "slot/[core=2;gpu=1]")
     alloc(pool, 2, "slot/core=2")
     alloc(pool, 3, "slot=2/node/core=4")
-    pool.occupy(HELD_BACK, [((2,), 1 << 7, 0)])
+    pool.occupy(HELD_BACK, [(1 << 2, 1 << 7, 0)])
     found = counted(pool, waits=[("", 8, "ahead"), ("", 9, "ahead")], user_of=users.get)["users"]
     assert found["7"] == {"nodes": 1, "cores": 4, "gpus": 1, "running": 2, "waiting": 0}
     assert found["8"] == {"nodes": 2, "cores": 8, "gpus": 0, "running": 1, "waiting": 1}

@@ -734,6 +734,7 @@ SITES = {
 }
 
 _HEAD = "Submit|Elapsed|AllocTRES\n"
+_GRES = "Submit|Elapsed|NCPUS|AllocGRES\n1|1|1|"
 
 JOB_TABLES = {
     "jobs": lambda: _filled(_HEAD, "1|1|cpu=1\n"),
@@ -751,6 +752,26 @@ JOB_TABLES = {
     "colons": lambda: _HEAD + "1|" + "1:" * 60_000 + "|cpu=1",
     "an open quote": lambda: 'submit,elapsed,ncpus\n1,1,"' + "\n" * (MIB - 40),
     "quotes": lambda: "submit,elapsed,ncpus\n1,1," + '""' * (MIB // 2 - 20),
+    "jobs listed again": lambda: _filled("JobID|Submit|Elapsed|NCPUS\n", "1|1|1|1\n"),
+    "headers": lambda: _filled("JobID|Submit|Elapsed|NCPUS\n", "JobID|Submit|Elapsed|NCPUS\n"),
+    "lines that do not fit": lambda: _filled(_HEAD, "1\n"),
+    "seconds waited": lambda: _filled("submit,elapsed,ncpus,queue\n", lambda i: f"1,1,1,{i}\n"),
+    "generic resources": lambda: _GRES + "gpu:1," * 20_000,
+    "generic resources in one": lambda: _GRES + "gpu:" * 30_000,
+    "parentheses": lambda: _GRES + "gpu(" * 30_000,
+}
+
+#: A job, as a model has it.
+_SWF_JOB = "1 1 0 1 1 -1 -1 -1 -1 -1 1 -1 -1 -1 -1 -1 -1 -1\n"
+
+SWFS = {
+    "jobs": lambda: _filled("", _SWF_JOB),
+    "jobs left out": lambda: _filled("", _SWF_JOB.replace("1 1 0 1", "1 1 0 0")),
+    "lines that do not fit": lambda: _filled("1 1\n", "1\n"),
+    "headers": lambda: _filled("", lambda i: f";{i}:{i}\n"),
+    "a long header": lambda: ";" + " " * (MIB // 2) + "x" * (MIB // 2 - 1),
+    "numbers": lambda: "1 " * (MIB // 2),
+    "digits": lambda: "1 " + "9" * (MIB - 2),
 }
 
 _NODE = "NodeName=n[0-999] CoresPerSocket=8 Sockets=2 Gres=gpu:4\n"
@@ -878,6 +899,7 @@ LARGE = {
     "snapshot": SNAPSHOTS,
     "snapshot_problems": SNAPSHOTS,
     "jobtable": JOB_TABLES,
+    "swf": SWFS,
     "hwloc": TEXTS,
     "nvidia_topo": TABLES,
     "amd_topo": AMD_TABLES,

@@ -257,4 +257,14 @@ SACCT = (
     "7|2026-11-02T08:00:00|02:00:00|1-04:00:00|cpu=8,gres/gpu:a100=2,node=2|2|batch|bio|5\n"
     "8|2026-11-02T08:00:00|00:01:00|UNLIMITED|cpu=8|1|batch|bio|5\n",
     'id,submit,eligible,duration,limit,shape\n"a ""b""",1,2.5,60,90,"slot=1/[core=1;gpu=1]"\n',
+    "job_id,gpu_num,cpu_num,node_num,submit_time,duration,queue,AllocGRES\n"
+    '1,8.0,32,2,2020-04-01 00:00:15,60,12,"gpu:2(IDX:0,1)"\n1,2\n'
+    '1,0,32,2,2020-04-01 00:00:15,60,7,"PER_NODE:gpu:a100:2"\n2,0,2,1,5,60,3,\n3,0,2,1,5,60,4,\n',
+)
+
+SWF = (
+    "; UnixStartTime: 1132444805\n;  MaxNodes: 64 (of 72)\n; MaxProcs: 512\n"
+    "1 100 6 3600 128 -1 -1 120 7200 -1 1 17 3 -1 2 -1 -1 -1\n"
+    "2 0 -1 18.50 8 -1 -1 -1 -1 -1 1 -1 -1 -1 0 -1 1 60\n"
+    "3 5 600 0 -1 -1 -1 16 600 2048 5 1 1 -1 1 4 -1 -1\n1 2\n",
 )

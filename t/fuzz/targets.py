@@ -29,6 +29,7 @@ from fuzz.seeds import (
     SACCT,
     SHAPES,
     SNAPSHOT,
+    SWF,
     TABLES,
     TOPO_TEXT,
     VECTORS,
@@ -83,7 +84,7 @@ from treepool.rfc.links import read_links
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape
-from treepool.view import jobtable, snapshot, trace
+from treepool.view import jobtable, snapshot, swf, trace
 from treepool.view.snapshot import InvalidSnapshot
 
 #: Longest message, in characters: a JSON pointer, a quoted piece of the input, and a sentence.
@@ -385,6 +386,15 @@ def _jobtable(data):
     jobs = jobtable.read(_text(data)).jobs
     for line in trace.write(jobs if len(data) <= SHORT else ()):
         trace.read(line)
+
+
+@target(InvalidInput, seeds=SWF)
+def _swf(data):
+    found = swf.read(_text(data))
+    for line in trace.write(found.jobs if len(data) <= SHORT else ()):
+        trace.read(line)
+    assert found.machine.cores(1) > 0
+    _lines(found.remarks)
 
 
 @target(InvalidSnapshot, seeds=[SNAPSHOT])

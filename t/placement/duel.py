@@ -34,7 +34,7 @@ def free_ids(pool: Pool) -> dict[int, Ids]:
 
 def up_ranks(pool: Pool) -> set[int]:
     """The ranks of *pool* that are up, looked up inside it."""
-    return {rank for rank, up in enumerate(pool.situation.index.up) if up}
+    return set(idset.iterate(pool.situation.index.up))
 
 
 def observed(pool: Pool) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def parts_to_r_lite(parts: Any) -> list[dict[str, Any]]:
     """The parts of an allocation as an R_lite."""
     return [
         {
-            "rank": idset.encode_ids(ranks),
+            "rank": idset.encode(ranks),
             "children": {"core": idset.encode(cores), "gpu": idset.encode(gpus)},
         }
         for ranks, cores, gpus in parts

@@ -55,7 +55,7 @@ def key_of(nodes, topo, fabric):
 
 
 def ranks_in(parts):
-    return {rank for ranks, _, _ in parts for rank in ranks}
+    return {rank for ranks, _, _ in parts for rank in idset.iterate(ranks)}
 
 
 def pieces(parts):
@@ -63,7 +63,7 @@ def pieces(parts):
     return {
         (rank, kind, number)
         for ranks, cores, gpus in parts
-        for rank in ranks
+        for rank in idset.iterate(ranks)
         for kind, mask in (("core", cores), ("gpu", gpus))
         for number in range(mask.bit_length())
         if mask >> number & 1
@@ -165,9 +165,9 @@ class Site:
         """A running job is over on one of its nodes."""
         self.tell("give back", jobid, rank)
         job = self.running[jobid]
-        ((_, cores, gpus),) = [part for part in job.parts if rank in part[0]]
+        ((_, cores, gpus),) = [part for part in job.parts if part[0] >> rank & 1]
         self.pool.free(jobid, ResourceSet((RLiteEntry(1 << rank, cores, gpus),), ()))
-        left = [(tuple(r for r in ranks if r != rank), c, g) for ranks, c, g in job.parts]
+        left = [(ranks & ~(1 << rank), c, g) for ranks, c, g in job.parts]
         job.parts = [part for part in left if part[0]]
 
     def cancel(self, jobid):
@@ -428,14 +428,14 @@ def first_jobs_have_reservations(site):
 def could_start(site, jobid, start):
     """Whether a job could start at that time, with all else as it is planned."""
     wish, pool = site.wishes[jobid], site.pool.copy()
-    span = Span(start, start + wish.length, [(tuple(idset.iterate(pool.ranks)), -1, -1)])
+    span = Span(start, start + wish.length, [(pool.ranks, -1, -1)])
     for other, job in site.running.items():
         if start > site.now and job.end <= start:
             pool.free(other)
     plan, windows = reserved(site).items(), site.queue.windows.values()
     taken = [one.parts for other, one in plan if other != jobid and span.meets(one)]
     closed = [window.ranks for window in windows if site.closed(window, jobid, span)]
-    taken += [[(tuple(idset.iterate(ranks)), -1, -1)] for ranks in closed]
+    taken += [[(ranks, -1, -1)] for ranks in closed]
     for number, parts in enumerate(taken, 1):
         pool.occupy(-number, parts)
     choice = pool.choice(wish.at(start))

@@ -146,4 +146,4 @@ def test_a_slot_that_straddles_is_equal_to_one_that_would_not_on_another_type(po
     duel = Duel(random.History(R, "preferred", occupied, [], policy))
     slot = random.vertex("slot", 1, [random.vertex("core", 8)])
     duel.do(random.Step("alloc", random.jobspec([slot], None, "preferred")))
-    assert duel.pool.job(1).parts[0][0] == (2,)
+    assert duel.pool.job(1).parts[0][0] == 1 << 2

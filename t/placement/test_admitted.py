@@ -15,7 +15,6 @@ from treepool.errors import InfeasibleRequest, InvalidJobspec, TooComplex
 from treepool.placement.plan.jobs import Rule, finish
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
-from treepool.rfc import idset
 
 NOW = 1000.0
 
@@ -28,10 +27,7 @@ class Waits:
         self.queue = Queue(pool, self, lambda: self.now, Rule("easy", 1))
         self.has_started = False
         if full:
-            everything = [
-                (tuple(idset.iterate(e.ranks)), e.cores, e.gpus)
-                for e in pool.inventory.resource_set.entries
-            ]
+            everything = [(e.ranks, e.cores, e.gpus) for e in pool.inventory.resource_set.entries]
             pool.occupy(1, everything)
         self.queue.add(self.queue.waiting(2, 16, request, frozenset(), "", NOW, NOW))
         self.passes()

@@ -203,7 +203,7 @@ CALLS = {
     "free of a part": lambda pool: pool.free(2, part_of(_TWO, _FIRST_OF_TWO)),
     "register_alloc": lambda pool: pool.register_alloc(9, _OTHER),
     "update_expiration": lambda pool: pool.update_expiration(2, 3e9),
-    "occupy": lambda pool: pool.occupy(9, [((0, 1, 2, 4), 0xFF, 3)], 5.0),
+    "occupy": lambda pool: pool.occupy(9, [(0b10111, 0xFF, 3)], 5.0),
     "mark_up": lambda pool: pool.mark_up("all"),
     "mark_down": lambda pool: pool.mark_down("0-2,5"),
     "remove_ranks": lambda pool: pool.remove_ranks("1,3-4"),

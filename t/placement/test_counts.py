@@ -129,7 +129,7 @@ SHAPES = [
 def size(shape, allocation):
     """How much a job has, by the counts down to the slot, the outermost first."""
     above, _, below = shape.partition("slot")
-    cores = {(rank, core) for ranks, mask, _ in allocation.parts for rank in ranks
+    cores = {(rank, core) for ranks, mask, _ in allocation.parts for rank in idset.iterate(ranks)
              for core in idset.iterate(mask)}  # fmt: skip
     nodes = len(allocation.ranks)
     sockets = len({(rank, core // 24) for rank, core in cores})
@@ -149,7 +149,7 @@ def test_with_locality_required_the_best_of_all_combinations_is_chosen(shape, ra
     chance = Random(shape)
     for _ in range(examples(20)):
         taken = [
-            ((rank,), idset.from_ids(chance.sample(range(96), chance.choice([20, 60]))),
+            (1 << rank, idset.from_ids(chance.sample(range(96), chance.choice([20, 60]))),
              chance.randrange(256))
             for rank in range(3)
         ]  # fmt: skip

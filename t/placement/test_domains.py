@@ -29,7 +29,8 @@ def pool_of(fabric, taken, nodes=8):
 def ranks(pool, shape):
     """The ranks that a job of this *shape* gets."""
     allocation = pool.alloc(1, request(pool, shape))
-    return sorted(rank for those, _, _ in allocation.parts for rank in those)
+    return sorted(rank for those, _, _ in allocation.parts
+                  for rank in idset.iterate(those))  # fmt: skip
 
 
 def cores(number):

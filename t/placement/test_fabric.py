@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import suppress
+from itertools import chain
 from weakref import ref
 
 import pytest
@@ -247,14 +248,13 @@ def test_a_job_spans_no_more_domains_than_it_may_and_is_not_denied_if_so_few_can
         fabric, index = duel.pool.inventory.fabric, duel.pool.situation.index
         rooms: dict[int, int] = {}
         for rank, state in enumerate(index.state_of):
-            domain = fabric.domain_of(rank, locality)
-            if domain >= 0:
+            for domain in around(fabric, rank, locality):
                 rooms[domain] = rooms.get(domain, 0) + hosts[state.ncores]
         able = sum(sorted(rooms.values())[-most:]) >= least
         assert (selection is not None) == able
         if selection is not None:
-            spanned = {fabric.domain_of(rank, locality) for rank in selection.ranks()}
-            assert len(spanned) <= most and min(spanned) >= 0
+            found = [around(fabric, rank, locality) for rank in idset.iterate(selection.ranks)]
+            assert all(found) and len(set(chain(*found))) <= most
     duel.do(random.Step("alloc", spec))
 
 
@@ -286,12 +286,20 @@ def test_what_is_kept_up_to_date_answers_like_what_is_counted_anew(data):
         else:
             state = situation.index.state_of[rank]
             less = situation.inventory.states.get(state.type, data.draw(st.integers(0, 3)), 0)
-            situation.index.put(rank, less, data.draw(st.booleans()))
+            situation.index.put(1 << rank, less)
+            up = situation.index.up & ~(1 << rank) | data.draw(st.integers(0, 1)) << rank
+            situation.index.set_up(up)
         for request in requests:
-            index = NodeIndex(situation.index.state_of.copy(), situation.index.up.copy())
+            index = NodeIndex(situation.index.state_of.copy(), situation.index.up)
             anew = Situation(situation.inventory, index, situation.policy).choice(request)
             kept = situation.choice(request)
             assert taken(kept) == taken(anew)
+
+
+def around(fabric, rank, locality):
+    """The domain of *locality* that *rank* is in, if any."""
+    (leaf,) = fabric.homes[rank]
+    return [domain for domain in fabric.around(leaf) if fabric.locality[domain] == locality]
 
 
 def taken(choice):
@@ -339,24 +347,25 @@ def test_where_nodes_give_different_numbers_domains_are_tried_until_the_effort_i
     request fits. It is served all the same, if only with the least in most of the domains."""
     pool = machine(640)
     for rank in range(640 * 16):
-        pool.occupy(-1 - rank, [((rank,), 0b1000 if not rank % 16 else 0b1100, 0)])
+        pool.occupy(-1 - rank, [(1 << rank, 0b1000 if not rank % 16 else 0b1100, 0)])
     found = pool.choice(asked(pool, "node=2/slot=1-3/core=1"))
     assert found.gave_up
     assert found.effort < 2 * PER_REQUEST
-    assert len(list(found.selection.ranks())) == 2
+    assert idset.size(found.selection.ranks) == 2
     assert found.selection.nslots == 6
     found = pool.choice(asked(pool, "switch=300/node=1-2/slot=1-3/core=1"))
     assert found.gave_up
     assert found.effort < 2 * PER_REQUEST
-    switches = {rank // 16 for rank in found.selection.ranks()}
+    switches = {rank // 16 for rank in idset.iterate(found.selection.ranks)}
     assert len(switches) == 300
 
 
 def test_what_is_known_of_rooms_is_freed_with_them():
     """In a cycle, plans of a large machine would fill the memory until all garbage is collected."""
     pool = Pool(nodes("0-3", fabric={"switch": [{"ranks": "0-1"}, {"ranks": "2-3"}]}))
-    census = pool.situation.index.census(pool.inventory.fabric)
-    units = rooms.units_in(census, idset.EVERY, lambda state: (state.ncores, state.ncores))
+    index = pool.situation.index
+    census = index.census(pool.inventory.fabric)
+    units = rooms.units_in(census, index, idset.EVERY, lambda state: (state.ncores, state.ncores))
     two = rooms.together(units, "switch", lambda having: sum(having) // 2)
     assert units(ROOT).number == 32
     assert (two.smallest(1), units.smallest(17)) == (1, ROOT)

@@ -29,7 +29,7 @@ def cores_of(allocation):
     return [
         (rank, core)
         for ranks, cores, _ in allocation.parts
-        for rank in ranks
+        for rank in idset.iterate(ranks)
         for core in idset.iterate(cores)
     ]
 

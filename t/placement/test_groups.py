@@ -15,6 +15,7 @@ from made import alloc, asked, nodes
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec
 from treepool.placement.choose.strict import strict
 from treepool.placement.pool import Pool
+from treepool.rfc import idset
 
 #: Of each cell: the numbers of free nodes of its switches.
 FREE = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=3), min_size=1, max_size=3)
@@ -44,7 +45,8 @@ def taken(pool, switches, shape, **options):
         got = alloc(pool, 1, shape, **options)
     except (InsufficientResources, InfeasibleRequest):
         return None
-    return Counter(switches[rank] for ranks, _, _ in got.parts for rank in ranks)
+    return Counter(switches[rank] for ranks, _, _ in got.parts
+                   for rank in idset.iterate(ranks))  # fmt: skip
 
 
 def divisions(cells, wanted):
@@ -105,7 +107,7 @@ def test_parts_are_six_and_six_rather_than_ten_and_two():
     R = nodes("0-19", "0-1", fabric=fabric)
     for within, parts in (("switch:2", [10, 2]), ("switch:2:balanced", [6, 6])):
         got = alloc(Pool(R), 1, "node=12/slot/core=2", within=within)
-        ranks = [rank for ranks, _, _ in got.parts for rank in ranks]
+        ranks = [rank for ranks, _, _ in got.parts for rank in idset.iterate(ranks)]
         assert sorted(Counter(rank // 10 for rank in ranks).values(), reverse=True) == parts
 
 

@@ -48,7 +48,7 @@ for place, domain in enumerate(UNEQUAL["scheduling"]["children"][0]["topo"]["soc
 def placed(pool, jobid, shape, **options):
     """What a slot gets: (rank, cores, GPUs)."""
     ((ranks, cores, gpus),) = alloc(pool, jobid, shape, **options).parts
-    return ranks[0], idset.encode(cores), idset.encode(gpus)
+    return idset.lowest(ranks), idset.encode(cores), idset.encode(gpus)
 
 
 @pytest.mark.parametrize("locality", ["preferred", "required"])

@@ -782,7 +782,7 @@ def test_a_job_on_a_removed_rank_can_still_be_freed_when_the_key_is_another(pool
     pool.remove_ranks("3")
     pool.replace_key(pool.to_dict()["scheduling"])
     trial = pool.copy_idle()
-    trial.occupy(2, [((3,), 0b1, 0)])
+    trial.occupy(2, [(1 << 3, 0b1, 0)])
     trial.free(2)
     pool.free(1)
     assert alloc(pool, 2, "slot=3/node") == "rank[0-2]/core[0-15],gpu[0-3]"
@@ -885,7 +885,7 @@ def test_an_idle_copy_has_no_jobs_and_the_same_ranks_up(pool):
 
 def test_occupying_takes_what_is_free_of_it(pool):
     held = alloc(pool, 1, "slot=1/core=2")
-    pool.occupy(2, [((0, 1), 0b1111, 0)], 99.0)
+    pool.occupy(2, [(0b11, 0b1111, 0)], 99.0)
     assert ids_of(pool.copy_allocated()) == [("0-1", "0-3", "")]
     assert (2, 99.0) in pool.job_end_times()
     pool.free(2)

@@ -34,7 +34,7 @@ def used_pool(seed, fabric):
     below = SWITCHES if fabric else None
     pool = Pool(nodes("0-31", "0-15", "0-3", TOPO, fabric=below, properties=having))
     for rank in range(32):
-        pool.occupy(-1 - rank, (((rank,), chance.getrandbits(14), chance.getrandbits(3)),))
+        pool.occupy(-1 - rank, ((1 << rank, chance.getrandbits(14), chance.getrandbits(3)),))
     return pool
 
 

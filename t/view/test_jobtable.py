@@ -58,11 +58,12 @@ def test_a_row_of_sacct_becomes_a_job_or_is_left_out_for_a_reason(row, becomes):
     assert (job.place, found.left_out) == ("line 2", {})
 
 
-def test_a_whole_table_is_told_in_two_remarks_and_can_be_written_as_a_trace():
+def test_a_whole_table_is_told_in_few_remarks_and_can_be_written_as_a_trace():
     found = jobtable.read("\n".join([HEADER, *(row for row, _ in ROWS)]))
     assert found.remarks == [
         "5 lines left out (steps of jobs: 2, did not run: 2, no cores: 1)",
         "columns without effect: 'State'",
+        "1 job ran longer than allowed: cut at the limit",
     ]
     assert [job.place for job in found.jobs] == ["line 2", "line 6", "line 7", "line 11", "line 5"]
     again = trace.read("\n".join(trace.write(found.jobs))).jobs
@@ -91,6 +92,90 @@ def test_what_a_job_asked_for_is_in_the_first_column_that_tells(header, row, sha
     assert (job.shape, job.duration, job.limit) == (shape, 9, 9)
 
 
+@pytest.mark.parametrize(
+    ("header", "row", "shape"),
+    [
+        ("submit_time,run_time,cpu_num,gpu_num,node_num", "0,9,32.0,8,2",
+         "node=2/slot=1/[core=16;gpu=4]"),
+        ("SubmitTime|Elapsed|NumCPUs|NumNodes|NumGPUs", "0|9|8|1|0", "slot=1/core=8"),
+        ("Submit|Elapsed|NCPUS|AllocGRES", "0|9|8|gpu:2", "slot=1/[core=8;gpu=2]"),
+        ("Submit|Elapsed|NCPUS|AllocGRES", "0|9|8|craynetwork:1,gpu:a100:2(IDX:0,1)",
+         "slot=1/[core=8;gpu=2]"),
+        ("Submit|Elapsed|NCPUS|AllocGRES", "0|9|8|gpu:a100", "slot=1/[core=8;gpu=1]"),
+        ("Submit|Elapsed|NCPUS|AllocGRES", "0|9|8|", "slot=1/core=8"),
+        ("Submit|Elapsed|NCPUS|AllocGRES|AllocTRES", "0|9|9|gpu:2|cpu=8,gres/gpu=4",
+         "slot=1/[core=8;gpu=4]"),
+    ],
+)  # fmt: skip
+def test_columns_have_other_names_elsewhere(header, row, shape):
+    (job,) = jobtable.read(f"{header}\n{row}\n").jobs
+    assert (job.shape, job.duration) == (shape, 9)
+
+
+def test_a_column_can_be_chosen():
+    chosen = {"submit": "start", "gpus": "ReqGRES", "queue": "vc", "duration": "secs"}
+    table = "start,secs,NCPUS,NNodes,ReqGRES,vc,Partition\n5,9,4,2,PER_NODE:gpu:1,v3,p\n"
+    (job,) = jobtable.read(table, columns=chosen).jobs
+    assert (job.submit, job.queue, job.shape) == (5, "v3", "node=2/slot=1/[core=2;gpu=1]")
+    with pytest.raises(InvalidTrace, match="line 1: there is no column 'ReqGRE'"):
+        jobtable.read(table, columns={**chosen, "gpus": "ReqGRE"})
+
+
+def test_gpus_that_no_column_tells_are_looked_for_and_said():
+    found = jobtable.read("Submit|Elapsed|NCPUS|ReqGRES\n0|9|8|gpu:2\n")
+    assert found.remarks == [
+        "columns without effect: 'ReqGRES'",
+        "no job has GPUs: --column gpus=ReqGRES reads them from there",
+    ]
+
+
+def waited(*queues, column="queue"):
+    rows = "".join(f"{i},9,1,{queue}\n" for i, queue in enumerate(queues))
+    return jobtable.read(f"Submit,Elapsed,NCPUS,{column}\n{rows}")
+
+
+@pytest.mark.parametrize(
+    "queues",
+    [(38, 0, 35, 30), (0, 0, 12.5, 7, 900), (*range(3000), *[0] * 9000)],
+)
+def test_a_column_of_seconds_that_jobs_waited_is_no_queue(queues):
+    found = waited(*queues)
+    assert {job.queue for job in found.jobs} == {""}
+    (note,) = found.remarks
+    assert "column queue is not used as queue" in note
+    assert "--column queue=queue" in note
+
+
+@pytest.mark.parametrize("queues", [(1, 2), (1, 2, 3, 1, 2, 3, 1), ("a", "b", "c", "7"), ("", "1")])
+def test_few_queues_or_names_are_queues(queues):
+    found = waited(*queues)
+    assert [job.queue for job in found.jobs] == [str(queue) for queue in queues]
+    assert found.remarks == []
+
+
+def test_a_partition_is_a_queue_whatever_its_name():
+    assert [job.queue for job in waited(1, 2, 3, 4, column="Partition").jobs] == list("1234")
+
+
+def test_several_months_of_sacct_in_one_file_are_read_as_one():
+    header = "JobID|Submit|Elapsed|NCPUS"
+    rows = [header, "7|0|50|1", "8|10|60|2", header, "8|10|90|2", "8|20|5|2", header.upper()]
+    found = jobtable.read("\n".join(rows))
+    assert [(job.name, job.submit, job.duration) for job in found.jobs] == [
+        ("7", 0, 50), ("8", 10, 90), ("8", 20, 5),
+    ]  # fmt: skip
+    assert found.remarks == ["1 line left out (listed again below: 1)"]
+
+
+def test_a_line_with_other_than_the_number_of_values_is_named():
+    rows = ["JobID|JobName|Submit|Elapsed|NCPUS", "1|a|0|9|1", "2|a|b|0|9|1", "echo", "3|c|0|9|1"]
+    found = jobtable.read("\n".join(rows))
+    assert [job.name for job in found.jobs] == ["1", "3"]
+    assert found.remarks[0] == (
+        "2 lines not understood, because the first line names 5 columns: 3, 4"
+    )
+
+
 def test_cpus_are_threads_of_cores_if_the_user_says_so():
     (job,) = jobtable.read("Submit|Elapsed|NCPUS\n0|9|255", threads=2).jobs
     assert job.shape == "slot=1/core=128"
@@ -106,23 +191,27 @@ def test_limits_in_minutes_and_times_with_a_zone():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("JobID", "line 1: column Submit is needed"),
-        (
-            "JobID|Submitt|Elapsed|NCPUS\n",
-            "line 1: column Submit is needed (did you mean 'Submit'?)",
-        ),
+        ("JobID", "line 1: column Submit or SubmitTime is needed (or --column submit=NAME)"),
+        ("JobID|Submitt|Elapsed|NCPUS\n", "is needed (did you mean 'Submit'?)"),
+        ("       JobID              Submit    Elapsed \n", "line 1: values are separated by | or"),
         ("Submit|NCPUS\n", "line 1: one of"),
         ("Submit|Elapsed\n", "line 1: one of"),
         ("Submit|Elapsed|NCPUS|submit\n", "line 1: column 'submit' is there twice"),
         ("Submit|Elapsed|NCPUS\n", "there is no job in it"),
         ("Submit|Elapsed|NCPUS\n1|0|4", "no job in it; 1 line left out (did not run: 1)"),
-        ("Submit|Elapsed|NCPUS\n1|2", "line 2: has 2 values, the first line names 3 columns"),
-        ("Submit|Elapsed|NCPUS\n1|2|3|4", "line 2: has 4 values"),
-        ("Submit|Elapsed|NCPUS\nyesterday|2|3", "line 2: Submit: must be a time of up to"),
+        (
+            "Submit|Elapsed|NCPUS\n1|2",
+            "no job in it; 1 line not understood, because the first line names 3 columns: 2",
+        ),
+        ("Submit|Elapsed|NCPUS\n1|2|3|4", "1 line not understood"),
+        ("Submit|Elapsed|NCPUS\nyesterday|2|3", "line 2: Submit: must be a time such as 2026-"),
         ("Submit|Elapsed|NCPUS\nUnknown|2|3", "line 2: Submit: must be a time, not 'Unknown'"),
-        ("Submit|Elapsed|NCPUS\n-1|2|3", "line 2: Submit: must be a time of up to"),
+        ("Submit|Elapsed|NCPUS\n-1|2|3", "line 2: Submit: must be a time such as 2026-"),
         ("Submit|Elapsed|NCPUS\n0001-01-01T00:00:00|2|3", "line 2: Submit: must be a time"),
-        ("Submit|Elapsed|NCPUS\n\n1|-2|3", "line 3: Elapsed: must be a time of up to"),
+        (
+            "Submit|Elapsed|NCPUS\n\n1|-2|3",
+            "line 3: Elapsed: must be a time such as 1-10:00:00, or up to",
+        ),
         ("Submit|Elapsed|NCPUS\n1|1:2:3:4|3", "line 2: Elapsed: must be"),
         ("Submit|Elapsed|NCPUS\n1|nan|3", "line 2: Elapsed: must be"),
         ("Submit|Elapsed|NCPUS\n1|1e3|3", "line 2: Elapsed: must be"),
@@ -142,7 +231,7 @@ def test_limits_in_minutes_and_times_with_a_zone():
         ("Submit|Elapsed|NCPUS\n1|2|" + "x" * 200_000, "line 2: "),
         ("Submit|Elapsed|NCPUS\n1|2|\x1b[31m", "line 2: NCPUS: must be a whole number"),
         ("a," * 2000, "line 1: more than 1000 columns"),
-        ('""', "line 1: column Submit is needed"),
+        ('""', "line 1: column Submit or SubmitTime is needed"),
     ],
 )
 def test_what_is_wrong_is_told_with_the_line_and_the_column(text, words):

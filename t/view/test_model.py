@@ -119,7 +119,7 @@ def test_a_history_may_have_jobs_that_end():
     pool, running = pool_with_jobs(R, 7)
     jobs = jobs_of(running)
     last = len(jobs)
-    gone = Job("gone", "?", (((0, 1), 1, 0),))
+    gone = Job("gone", "?", ((0b11, 1, 0),))
     changes = [
         Change("gone starts", (last,)),
         Change("gone ends, all start", tuple(range(last)), (last,)),
@@ -133,8 +133,8 @@ def test_a_history_may_have_jobs_that_end():
 
 def test_what_two_jobs_claim_is_counted_once_and_stays_with_the_first():
     pool = Pool(some_R())
-    first = Job("1", "?", (((0,), 0b0011, 1),))
-    second = Job("2", "?", (((0,), 0b0110, 1),))
+    first = Job("1", "?", ((1, 0b0011, 1),))
+    second = Job("2", "?", ((1, 0b0110, 1),))
     picture = Picture.of(pool, [first, second])
     assert picture.totals.cores_used == 3
     assert picture.totals.gpus_used == 1
@@ -143,7 +143,7 @@ def test_what_two_jobs_claim_is_counted_once_and_stays_with_the_first():
 
 def test_a_job_on_ranks_that_are_gone_is_shown_where_it_still_is():
     pool = Pool(some_R())
-    job = Job("1", "?", (((0, 5, 99), 1, 0),))
+    job = Job("1", "?", ((1 << 0 | 1 << 5 | 1 << 99, 1, 0),))
     pool.remove_ranks("5")
     picture = Picture.of(pool, [job])
     assert picture.totals.nodes == 5

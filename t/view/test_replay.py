@@ -10,15 +10,17 @@ import pytest
 from depth import examples
 from made import nodes
 from rfc.test_fabric import key
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.view import history, trace
 from treepool.view.replay import Rules, replay
 from treepool.view.synthetic import synthetic
-from treepool.view.tally import POINTS, Curve, quantile
+from treepool.view.tally import POINTS, Curve, Tally, quantile
 from treepool.view.trace import InvalidTrace
 from view.conftest import cluster_R
 from view.counting import some_R
+from work import Lines
 
 FIFO, EASY = Rules("fifo", "fifo", 8), Rules("easy", "easy", 1)
 CONSERVATIVE = Rules("conservative", "conservative", 64)
@@ -237,7 +239,9 @@ def test_nothing_is_used_twice_and_everything_ends(seed, rules):
         begun.append(job)
         assert start >= job.submit
         for ranks, cores, gpus in allocation.parts:
-            used.extend((start, start + job.runs, rank, cores, gpus) for rank in ranks)
+            used.extend(
+                (start, start + job.runs, rank, cores, gpus) for rank in idset.iterate(ranks)
+            )
 
     outcome = replay(resource_set, traced, rules, watch=watch)
     assert sorted(j.place for j in begun) == sorted(j.place for j in traced)
@@ -262,9 +266,20 @@ def test_nothing_is_used_twice_and_everything_ends(seed, rules):
 def test_progress_goes_from_0_to_1():
     told = []
     replay(cluster(2), jobs(*[(i, 3, "slot=1/core=8") for i in range(500)]), FIFO, told.append)
-    assert told == sorted(told)
-    assert 0 <= told[0] < 0.2
-    assert 0.8 < told[-1] <= 1
+    shares = [one.share for one in told]
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert (told[-1].over, told[-1].jobs, shares[-1]) == (500, 500, 1)
+
+
+def test_a_replay_that_is_stopped_has_the_numbers_up_to_then():
+    traced = jobs(*[(i, 10, "slot=1/core=8") for i in range(20)])
+    told = []
+    outcome = replay(cluster(), traced, FIFO, told.append, stopped=lambda: told[-1].time >= 40)
+    assert (outcome.jobs, outcome.unstarted, outcome.span) == (5, 15, 40)
+    assert outcome.cores_used == 1
+    assert outcome.wait.max == 40 - 4
+    assert replay(cluster(), traced, FIFO).unstarted is None
 
 
 # -- curves and numbers
@@ -294,6 +309,18 @@ def test_quantiles_are_values_that_were_there():
     assert quantile(list(range(1, 101)), 0.95) == 95
     assert quantile([7], 0.95) == 7
     assert quantile([], 0.5) is None
+
+
+def test_to_count_a_job_costs_the_same_on_few_nodes_and_on_many():
+    def lines(number):
+        tally = Tally(cluster(number), Pool(nodes()).situation.policy.mix)
+        holdings = [((1 << number) - 1, 0b11, 0)]
+        with Lines() as work:
+            tally.hold(holdings)
+            tally.end(holdings)
+        return work.count
+
+    assert lines(3000) < lines(3) + 30
 
 
 # -- traces

@@ -79,7 +79,7 @@ def define(parser: ArgumentParser) -> None:
         help="print the option mix of sched-treepool, from past jobs, and stop: those of a trace, "
         'of a table of sacct, or of the running Flux instance (a file of that name: "./instance")',
     )
-    tracefile.add_threads(parser)
+    tracefile.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -121,7 +121,8 @@ def _print_mix(arguments: Namespace) -> int:
             pool = Pool(cluster.resource_set(arguments))
     else:
         pool = Pool(cluster.resource_set(arguments))
-        counts, unread = _counted(tracefile.read("advise", name, arguments.threads_per_core))
+        past_jobs = tracefile.read("advise", name, arguments).jobs
+        counts, unread = _counted(past_jobs)
     mix = finished(past_mix(counts, pool.inventory))
     if unread:
         complain("treepool advise", f"{words.count(unread, 'job')} could not be read")

@@ -46,8 +46,8 @@ def _rows(allocation: Allocation) -> Iterator[list[str]]:
     names = dict(zip(allocation.ranks, allocation.hosts))
     for i, (ranks, cores, gpus) in enumerate(allocation.parts):
         yield [
-            hostlist.encode([names[rank] for rank in ranks]),
-            idset.encode_ids(ranks),
+            hostlist.encode([names[rank] for rank in idset.iterate(ranks)]),
+            idset.encode(ranks),
             idset.encode(cores) or "-",
             idset.encode(gpus) or "-",
             "" if i else str(allocation.nslots),

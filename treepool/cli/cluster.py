@@ -1,11 +1,14 @@
-"""Options of several commands: -R, --cluster, --snapshot, --down, --jobs, those of placement."""
+"""Options of several commands: the cluster, --down, --jobs, those of placement."""
 
 from __future__ import annotations
 
+import re
 from argparse import Action, ArgumentError, ArgumentTypeError
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
+
+import attrs
 
 from treepool.cli import files
 from treepool.cli.answers import Answer, allocate_shape
@@ -15,13 +18,17 @@ from treepool.placement import options
 from treepool.placement.pool import Pool
 from treepool.rfc import constraint, document, idset
 from treepool.rfc.findings import shown, shown_ids
-from treepool.rfc.rset import ResourceSet
+from treepool.rfc.rset import MAX_RANKS, ResourceSet
+from treepool.view import words
 
 if TYPE_CHECKING:
     from treepool.view.snapshot import Snapshot
 
 #: The options of ``add_placement`` that are the pool's, but for the locality.
 PLACEMENT = tuple(name for name in options.OPTIONS if name != "locality")
+
+#: The example cluster that is used where none is named.
+EXAMPLE = "a"
 
 #: Most jobs that may run already.
 MAX_JOBS = 1 << 17
@@ -39,7 +46,8 @@ class _Once(Action):
 def add_where(parser: Any, instance: bool = False, several: bool = False) -> Any:
     """Add ``-R``, ``--cluster``, ``--snapshot`` and, if wanted, ``--instance`` to *parser*.
 
-    Returns their group. If there may be *several* clusters, ``-R`` is a list.
+    Returns their group. If there may be *several* clusters, ``-R`` is a list, and there is
+    ``--nodes``.
     """
     group = parser.add_argument_group("cluster")
     where = group.add_mutually_exclusive_group()
@@ -53,7 +61,7 @@ def add_where(parser: Any, instance: bool = False, several: bool = False) -> Any
     where.add_argument(
         "--cluster",
         choices=("a", "b"),
-        default="a",
+        default=None if several else EXAMPLE,
         help="an example cluster of RFC 49: a has 16 nodes with 2 sockets of 4 NUMA domains each "
         "(default), b has 1152 nodes with 4 sockets each",
     )
@@ -62,11 +70,56 @@ def add_where(parser: Any, instance: bool = False, several: bool = False) -> Any
         metavar="FILE",
         help='an instance as treepool snapshot found it, with its jobs, "-" for stdin',
     )
+    if several:
+        where.add_argument(
+            "--nodes",
+            metavar="N[,cores=C][,gpus=G]",
+            type=flat_nodes,
+            help="N nodes without topology; cores by default as the header of a trace in Standard "
+            "Workload Format says",
+        )
     if instance:
         where.add_argument(
             "--instance", action="store_true", help="the running Flux instance, with its jobs"
         )
     return group
+
+
+@attrs.frozen
+class FlatNodes:
+    """Nodes without topology: how many, and the cores (None: not given) and GPUs of each."""
+
+    number: int
+    cores: Optional[int] = None
+    gpus: int = 0
+
+    def resource_sets(self) -> dict[str, ResourceSet]:
+        """The cluster of these nodes, hosts n0, n1, ..., by its name; raises Stop."""
+        cores = self.cores or 1
+        if not 0 < self.number <= MAX_RANKS or max(cores, self.gpus) > idset.MAX_ID:
+            parts = f"{words.count(self.number, 'node')} of {words.count(cores, 'core')}"
+            raise Stop(f"a cluster of {parts} cannot be made (see --nodes)", USAGE)
+        ranks = idset.encode((1 << self.number) - 1)
+        children = {"core": idset.encode((1 << cores) - 1)}
+        if self.gpus:
+            children["gpu"] = idset.encode((1 << self.gpus) - 1)
+        R_lite = [{"rank": ranks, "children": children}]
+        hosts = f"n[{ranks}]" if self.number > 1 else "n0"
+        R = {"version": 1, "execution": {"R_lite": R_lite, "nodelist": [hosts]}}
+        return {words.count(self.number, "node"): ResourceSet.read(R)}
+
+
+#: The value of ``--nodes``.
+_FLAT = re.compile(r"([0-9]{1,7})(?:,cores=([0-9]{1,7}))?(?:,gpus=([0-9]{1,7}))?")
+
+
+def flat_nodes(text: str) -> FlatNodes:
+    """Nodes without topology, such as ``4360`` or ``16,cores=128,gpus=8``."""
+    match = _FLAT.fullmatch(text)
+    if match is None or not int(match[1]) or (match[2] and not int(match[2])):
+        form = "NUMBER[,cores=NUMBER][,gpus=NUMBER] is needed, such as 16,cores=128,gpus=8"
+        raise ArgumentTypeError(f"{text!r:.60}: {form}")
+    return FlatNodes(int(match[1]), int(match[2]) if match[2] else None, int(match[3] or 0))
 
 
 def add_jobs(group: Any) -> None:
@@ -125,7 +178,8 @@ def resource_set(arguments: Any) -> ResourceSet:
 def resource_sets(arguments: Any) -> dict[str, ResourceSet]:
     """The same where there may be several: each by the name of its file, or of the example."""
     if arguments.R_file is None:
-        return {arguments.cluster: _pool(None, arguments.cluster).inventory.resource_set}
+        name = arguments.cluster or EXAMPLE
+        return {name: _pool(None, name).inventory.resource_set}
     paths = arguments.R_file
     if len(set(paths)) < len(paths):
         raise Stop("argument -R: a file is given twice", USAGE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Iterator, Optional
 
@@ -19,6 +20,9 @@ from treepool.rfc.rset import ResourceSet
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 _BOM = "\ufeff"
+
+#: The first bytes of a file that is compressed by gzip (RFC 1952).
+_GZIP = b"\x1f\x8b"
 
 
 def shown(path: str) -> str:
@@ -52,9 +56,12 @@ def is_file(word: str) -> bool:
 def read_text(path: str, table: bool = False) -> str:
     """The text of a file; raises Stop if it cannot be read, is too long, or is not UTF-8.
 
-    A byte order mark is an error, but in a *table*: spreadsheets write it there.
+    A byte order mark is an error, but in a *table*: spreadsheets write it there. A table may be
+    compressed by gzip.
     """
     data = read_bytes(path, document.MAX_TEXT)
+    if table and data.startswith(_GZIP):
+        data = _unzipped(path, data)
     if len(data) > document.MAX_TEXT:
         raise Stop(f"{shown(path)}: is longer than {document.MAX_TEXT} bytes")
     try:
@@ -67,6 +74,18 @@ def read_text(path: str, table: bool = False) -> str:
     if text.startswith(_BOM) and not table:
         raise Stop(f"{shown(path)}: starts with a byte order mark, which JSON and TOML forbid")
     return text.removeprefix(_BOM)
+
+
+def _unzipped(path: str, data: bytes) -> bytes:
+    """What is in *data*, up to one byte more than read_text accepts; raises Stop."""
+    import gzip
+    import zlib
+
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(data)) as file:
+            return file.read(document.MAX_TEXT + 1)
+    except (OSError, EOFError, zlib.error) as e:
+        raise Stop(f"{shown(path)}: cannot be decompressed: {e}") from None
 
 
 def read_json(path: str) -> Any:

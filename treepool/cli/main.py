@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Optional, Sequence, TextIO
 
 from treepool import __version__
 from treepool.cli.progressbar import watched
-from treepool.cli.screen import NO, USAGE, Stop, complain
+from treepool.cli.screen import INTERRUPTED, NO, USAGE, Stop, complain
 
 #: The subcommands: name, module in ``treepool.cli``, and what ``--help`` says of them.
 SUBCOMMANDS = (
@@ -41,7 +41,7 @@ SUBCOMMANDS = (
 )
 
 #: Exit statuses beyond those of ``screen``.
-BUG, INTERRUPTED, BROKEN_PIPE = 70, 130, 141
+BUG, BROKEN_PIPE = 70, 141
 
 _DESCRIPTION = "Topology-aware scheduling for Flux: what would a job get, and from which sockets?"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Iterable, Iterator, Optional, TypeVar
 
 from treepool.rfc.quote import printable
@@ -21,6 +22,9 @@ T = TypeVar("T")
 #: Seconds for which nothing is shown: most commands are over by then.
 DELAY = 2.0
 
+#: Times a second that the line is written again.
+_RATE = 4
+
 
 class _Bar:
     """The bar of a command. ``done`` is from 0 to 1, None if it is not known how much is left."""
@@ -31,6 +35,7 @@ class _Bar:
         self.done: Optional[float] = None
         self.doing = doing
         self.began = time.monotonic()
+        self.updated = 0.0
         self.shown: Optional[Progress] = None
         self.timer = Timer(DELAY, self.start)
         self.timer.daemon = True
@@ -81,7 +86,10 @@ def progress(done: Optional[float], doing: str) -> None:
     """Say how far the command is, from 0 to 1 (None if that is not known), and what it does."""
     if _current is not None:
         _current.done, _current.doing = done, doing
-        _current.update()
+        now = time.monotonic()
+        if done is None or now >= _current.updated + 1 / _RATE:
+            _current.updated = now
+            _current.update()
 
 
 def clear() -> None:
@@ -101,11 +109,38 @@ def counted(items: Iterable[T], what: str) -> Iterator[T]:
 
 def _made(began: float) -> Progress:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.table import Column
+    from rich.text import Text
 
-    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    # Lines for stderr go above the bar. rich would write those for stdout to stderr, too.
-    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+    class TimeLeft(ProgressColumn):
+        """How long the rest takes at the present speed, where that is known."""
+
+        def render(self, task: Task) -> Text:
+            left = task.time_remaining
+            return Text("" if left is None else f"{timedelta(seconds=int(left))} left")
+
+    label = Column(no_wrap=True, overflow="ellipsis")
+    columns = (
+        BarColumn(bar_width=20),
+        TimeElapsedColumn(),
+        TimeLeft(),
+        TextColumn("{task.description}", markup=False, table_column=label),
+    )
+    bar = Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,  # rich would write it to stderr; lines for stderr go above the bar
+        refresh_per_second=_RATE,
+    )
     bar.add_task("")
     bar.tasks[0].start_time = began
     return bar

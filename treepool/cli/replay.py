@@ -9,7 +9,9 @@ A trace has a JSON object on each line. "submit" and "duration", in seconds, and
 "queue", "account", "priority", "constraint" (RFC 31), "locality" and "options" (job
 options, as in a jobspec) are optional. The scheduler knows the limit of a job, not
 its duration. A table that begins with the names of its columns, as sacct prints it,
-is a trace, too: --print shows which jobs it has.
+is a trace, too, and so is a file in Standard Workload Format (SWF), whose header says
+how many nodes there are. --print shows which jobs it has. Files may be compressed by
+gzip.
 
 With --snapshot, the jobs of a running instance go on, as if none came after them:
 each job ends at its time limit, because nobody knows better. Options that --compare
@@ -22,6 +24,8 @@ examples:
   sacct -aX --parsable2 -o JobID,Submit,Elapsed,Timelimit,AllocTRES,Account > jobs.csv
   treepool replay jobs.csv -R R.json --compare policy=easy --by account --by size
       what Slurm ran; also how long the jobs of each account and size waited
+  treepool replay theta.swf.gz --nodes 4360
+      jobs of the Parallel Workloads Archive, on nodes without topology
   treepool replay jobs.csv -R R.json --add '10*gpu' --add '20*gpu'
       the same jobs, and with ten or twenty more nodes like those with property gpu
   treepool replay trace.jsonl --compare policy=easy --compare policy=easy,node-policy=min-span
@@ -40,15 +44,20 @@ examples:
       a line of a trace
 
 exit status:
-  0 done; 1 some jobs could never run, or a file is not valid; 2 usage, or no such file
+  0 done; 1 some jobs could never run, or a file is not valid; 2 usage, or no such file;
+  130 interrupted: Ctrl-C prints the numbers up to then, a second one nothing
 """
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from argparse import ArgumentParser, Namespace
+from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import attrs
 
@@ -62,7 +71,18 @@ from treepool.cli.replayarguments import (
     rules_in,
     whole_number,
 )
-from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, shortened, width
+from treepool.cli.screen import (
+    DONE,
+    INTERRUPTED,
+    NO,
+    USAGE,
+    Stop,
+    complain,
+    out,
+    out_json,
+    shortened,
+    width,
+)
 from treepool.errors import InvalidOption
 from treepool.placement.allocation import Allocation
 from treepool.rfc.rset import ResourceSet
@@ -70,12 +90,15 @@ from treepool.view import trace
 from treepool.view.added import added
 from treepool.view.history import Start, picture_of
 from treepool.view.picture import Picture
-from treepool.view.replay import Outcome, Rules, continued, replay
+from treepool.view.replay import Outcome, Progress, Rules, continued, replay
 from treepool.view.snapshot import Snapshot
 from treepool.view.started import GROUPS, Started, waits_by
 from treepool.view.synthetic import synthetic
-from treepool.view.trace import TraceJob
+from treepool.view.trace import Machine, TraceJob
 from treepool.view.words import count
+
+#: Times of a trace from here on are dates: 1990 to 9999.
+_FIRST_DATE, _LAST_DATE = 631_152_000.0, 253_402_300_799.0
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -99,7 +122,7 @@ class Replayed:
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.usage = (
-        "treepool replay [-R FILE... | --cluster a|b] TRACE|--synthetic N [options]\n"
+        "treepool replay [-R FILE... | --nodes N | --cluster a|b] TRACE|--synthetic N [options]\n"
         "       treepool replay --snapshot FILE [options]"
     )
     parser.add_argument("trace", metavar="TRACE", nargs="?", help='a trace, "-" for stdin')
@@ -112,7 +135,7 @@ def define(parser: ArgumentParser) -> None:
         default=[],
         help="also the cluster with N more nodes like NODE, a rank, host or property; repeatable",
     )
-    tracefile.add_threads(parser)
+    tracefile.add_options(parser)
     made = parser.add_argument_group("synthetic traces")
     made.add_argument(
         "--synthetic",
@@ -184,8 +207,13 @@ def run(arguments: Namespace) -> int:
     if arguments.starts and not arguments.json:
         raise Stop("argument --starts: only with --json", USAGE)
     taken = cluster.snapshot(arguments)
-    clusters = _clusters(arguments, taken)
-    jobs = continued(taken) if taken else _jobs(arguments, next(iter(clusters.values())))
+    past = None
+    if arguments.trace is not None:
+        past = tracefile.read("replay", arguments.trace, arguments)
+    clusters: dict[str, ResourceSet] = {}
+    if past is None or not arguments.print:
+        clusters = _clusters(arguments, taken, past.machine if past else None)
+    jobs = past.jobs if past else continued(taken) if taken else _made_up(arguments, clusters)
     if arguments.print:
         for line in trace.write(jobs):
             out(line)
@@ -201,23 +229,58 @@ def run(arguments: Namespace) -> int:
     if arguments.html is not None:
         files.check_writable("--html", arguments.html)
     starts: list[Start] = []
-    with files.naming(arguments.trace or arguments.snapshot or "synthetic"):
-        found = _replays(arguments, clusters, jobs, rules, starts, taken)
+    with files.naming(arguments.trace or arguments.snapshot or "synthetic"), _stopping() as stopped:
+        found = _replays(arguments, clusters, jobs, rules, starts, taken, stopped)
     if arguments.html is not None:
         picture = picture_of(next(iter(clusters.values())), starts)
         _write_page(arguments.html, picture, [one.outcome for one in found])
     _write(arguments, found)
     if taken is not None:
         _tell_missing(taken, jobs)
-    return _refusals([one.outcome for one in found])
+    status = _refusals([one.outcome for one in found])
+    if not stopped():
+        return status
+    done = f"{len(found) - 1} of {count(number, 'replay')} complete"
+    complain("treepool replay", f"interrupted: the numbers are those up to then; {done}")
+    return INTERRUPTED
 
 
-def _clusters(arguments: Namespace, taken: Optional[Snapshot]) -> dict[str, ResourceSet]:
-    """The clusters to compare, by name: those of ``-R``, or one and what ``--add`` makes of it."""
-    if taken is None:
-        found = cluster.resource_sets(arguments)
+@contextmanager
+def _stopping() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C, given once, stop the replay with what is known; says whether it was given."""
+    given: list[int] = []
+
+    def stop(number: int, frame: object) -> None:
+        given.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    # Elsewhere someone has decided what an interrupt does, and threads cannot.
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, stop)
+        try:
+            yield lambda: bool(given)
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
     else:
+        yield lambda: False
+
+
+def _clusters(
+    arguments: Namespace, taken: Optional[Snapshot], machine: Optional[Machine]
+) -> dict[str, ResourceSet]:
+    """The clusters to compare, by name: those of ``-R``, or one and what ``--add`` makes of it.
+
+    *machine* is what the trace says of its own, if it may.
+    """
+    if taken is not None:
         found = {Path(arguments.snapshot).name: taken.resource_set}
+    elif arguments.nodes is not None or (
+        machine is not None and arguments.R_file is None and arguments.cluster is None
+    ):
+        found = _flat_nodes(arguments, machine).resource_sets()
+    else:
+        found = cluster.resource_sets(arguments)
     if arguments.add and len(found) > 1:
         raise Stop("argument --add: goes with one cluster", USAGE)
     ((name, alone),) = list(found.items())[:1]
@@ -233,12 +296,30 @@ def _clusters(arguments: Namespace, taken: Optional[Snapshot]) -> dict[str, Reso
     return found
 
 
-def _jobs(arguments: Namespace, resource_set: ResourceSet) -> list[TraceJob]:
-    if arguments.trace is None:
-        if not resource_set.ranks:
-            raise Stop("--synthetic: the cluster has no nodes")
-        return synthetic(resource_set, arguments.synthetic, arguments.seed, arguments.load)
-    return tracefile.read("replay", arguments.trace, arguments.threads_per_core)
+def _flat_nodes(arguments: Namespace, machine: Optional[Machine]) -> cluster.FlatNodes:
+    """The nodes of ``--nodes``, as far as it says, otherwise those of *machine*."""
+    given: Optional[cluster.FlatNodes] = arguments.nodes
+    if given is not None and given.cores is not None:
+        return given
+    if machine is None:
+        form = f"{given.number if given else 'N'},cores=C is needed"
+        raise Stop(f"argument --nodes: {form}: the jobs do not say how many a node has", USAGE)
+    number = given.number if given else machine.nodes or machine.processors
+    if not number:
+        needed = "its header does not say how many nodes there are: --nodes N is needed"
+        raise Stop(f"{files.shown(arguments.trace)}: {needed}", USAGE)
+    cores = machine.cores(number)
+    said = "as the header says" if machine.processors else "because the header says nothing"
+    told = f"{count(number, 'node')}, each with {count(cores, 'core')}, {said}"
+    complain("treepool replay", f"{files.shown(arguments.trace)}: {told}")
+    return cluster.FlatNodes(number, cores, given.gpus if given else 0)
+
+
+def _made_up(arguments: Namespace, clusters: dict[str, ResourceSet]) -> list[TraceJob]:
+    resource_set = next(iter(clusters.values()))
+    if not resource_set.ranks:
+        raise Stop("--synthetic: the cluster has no nodes")
+    return synthetic(resource_set, arguments.synthetic, arguments.seed, arguments.load)
 
 
 def _replays(
@@ -248,8 +329,9 @@ def _replays(
     rules: list[Rules],
     starts: list[Start],
     taken: Optional[Snapshot],
+    stopped: Callable[[], bool],
 ) -> list[Replayed]:
-    """The replay of *jobs* on each of the *clusters* under each of the *rules*.
+    """The replay of *jobs* on each of the *clusters* under each of the *rules*, until *stopped*.
 
     *starts* receives the jobs that start in the first one, if a page shows them.
     """
@@ -258,8 +340,9 @@ def _replays(
     for name, resource_set, each in runs:
         started: list[Started] = []
 
-        def tell(done: float, doing: str = each.name) -> None:
-            progress((len(found) + done) / len(runs), doing)
+        def tell(done: Progress, name: str = each.name) -> None:
+            doing = f"{name}: {done.over:,} of {count(done.jobs, 'job')}, {_day(done.time)}"
+            progress((len(found) + done.share) / len(runs), doing)
 
         def watch(
             job: TraceJob, start: float, allocation: Allocation, to: list[Started] = started
@@ -271,12 +354,21 @@ def _replays(
 
         began = time.perf_counter()
         try:
-            outcome = replay(resource_set, jobs, each, tell, watch, taken)
+            outcome = replay(resource_set, jobs, each, tell, watch, taken, stopped)
         except InvalidOption as e:
             raise Stop(f"argument --compare: {e}") from None
         outcome = attrs.evolve(outcome, cluster=name)
         found.append(Replayed(outcome, time.perf_counter() - began, started))
+        if stopped():
+            break
     return found
+
+
+def _day(time: float) -> str:
+    """The day of a *time* of a trace; some count from zero."""
+    if time < _FIRST_DATE:
+        return f"day {int(time // 86400)}"
+    return datetime.fromtimestamp(min(time, _LAST_DATE), timezone.utc).strftime("%Y-%m-%d")
 
 
 def _tell_missing(taken: Snapshot, jobs: list[TraceJob]) -> None:
@@ -329,6 +421,7 @@ def _line(one: Replayed) -> dict[str, Any]:
     return {
         "jobs": outcome.jobs,
         "refused": outcome.nrefused,
+        **({} if outcome.unstarted is None else {"partial": True, "unstarted": outcome.unstarted}),
         "span": outcome.span,
         "last_start": outcome.last_start,
         "cores": outcome.cores,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from treepool.view.table import Cell, Line
 
-#: Exit statuses: done, the answer is no, the command cannot be run as given.
-DONE, NO, USAGE = 0, 1, 2
+#: Exit statuses: done, the answer is no, the command cannot be run as given, Ctrl-C.
+DONE, NO, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 #: Width of a table that is not written to a terminal; COLUMNS in the environment overrides it.
 PLAIN_WIDTH = 80

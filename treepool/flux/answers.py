@@ -165,7 +165,7 @@ class Answers:
             job = pool.job(jobid)
             if job is None or jobid == HELD_BACK:
                 continue
-            ranks += sum(len(those) for those, _, _ in job.parts)
+            ranks += sum(idset.size(those) for those, _, _ in job.parts)
             if sees(jobid):
                 listed.append({"id": jobid, "parts": _shown(job.parts), "expiration": end})
             else:
@@ -354,7 +354,4 @@ def _estimated(start: Estimate) -> dict[str, Any]:
 
 def _shown(parts: Iterable[Held]) -> list[list[str]]:
     """What a job has as idsets: ranks, and cores and GPUs on each of them."""
-    return [
-        [idset.encode_ids(ranks), idset.encode(cores), idset.encode(gpus)]
-        for ranks, cores, gpus in parts
-    ]
+    return [list(map(idset.encode, part)) for part in parts]

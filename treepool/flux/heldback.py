@@ -20,7 +20,7 @@ from treepool.flux.callbacks import Timer, then
 from treepool.flux.hello import ask_hello, held_of
 from treepool.flux.runner import Inbox
 from treepool.placement.allocation import Allocation, short_form
-from treepool.placement.held import HELD_BACK, ByRank, add_held, alike, held_in, held_on
+from treepool.placement.held import HELD_BACK, ByRank, add_held, alike, held_in, held_on, ranks_in
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
@@ -278,11 +278,11 @@ def _release(pool: Pool, jobid: int, held: ResourceSet, allocated: ByRank) -> in
     gone = idset.from_ids(
         rank
         for ranks, cores, gpus in held_in(held.entries)
-        for rank in ranks
+        for rank in idset.iterate(ranks)
         if not (cores & allocated.get(rank, (0, 0))[0] or gpus & allocated.get(rank, (0, 0))[1])
     )
     job = pool.job(jobid)
     parts = held_on(gone, job.parts) if job else ()
     if parts:
         pool.free(jobid, Allocation(pool.inventory, parts, 1))
-    return sum(len(ranks) for ranks, _, _ in parts)
+    return idset.size(ranks_in(parts))

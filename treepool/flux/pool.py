@@ -161,8 +161,8 @@ class PoolV1(SetView, ResourcePoolImplementation):  # type: ignore[misc]  # flux
             if not self.pool.has_job(jobid):
                 self._record_partly(jobid, has)
             raise
-        parts = ((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in has.entries)
-        self.log(syslog.LOG_DEBUG, f"hello: {JobID(jobid).f58}: {short_form(parts)}")
+        holds = short_form(held_in(has.entries))
+        self.log(syslog.LOG_DEBUG, f"hello: {JobID(jobid).f58}: {holds}")
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
         """Give back what a job holds, or what it holds on the ranks of *R*.

@@ -40,7 +40,7 @@ def rules_of(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def parts_of(shown: Any) -> tuple[Held, ...]:
     """What a job holds: ``parts`` of an answer."""
     return tuple(
-        (tuple(idset.iterate(idset.decode(ranks))), idset.decode(cores), idset.decode(gpus))
+        (idset.decode(ranks), idset.decode(cores), idset.decode(gpus))
         for ranks, cores, gpus in shown
     )
 

@@ -101,7 +101,8 @@ class _Nodes:
 
     def __init__(self, pool: Pool, drained: int) -> None:
         index = pool.situation.index
-        self._state_of, self._up = index.state_of.copy(), bytes(index.up)
+        self._state_of = index.state_of.copy()
+        self._up = bytes(idset.flags(index.up, len(self._state_of)))
         self._drained = bytes(idset.flags(drained & pool.ranks, len(self._up)))
         self._done = 0
 
@@ -197,10 +198,11 @@ def _by_user(
         count = counts.setdefault(user, Counter())
         count["running"] += 1
         for those, cores, gpus in job.parts:
-            ranks[user] = ranks.get(user, 0) | idset.from_ids(those)
-            count["cores"] += len(those) * idset.size(cores)
-            count["gpus"] += len(those) * idset.size(gpus)
-            done += max(_LEAST, len(those))
+            ranks[user] = ranks.get(user, 0) | those
+            nodes = idset.size(those)
+            count["cores"] += nodes * idset.size(cores)
+            count["gpus"] += nodes * idset.size(gpus)
+            done += _LEAST
         if done >= _STEP:
             done = 0
             yield

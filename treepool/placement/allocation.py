@@ -24,7 +24,7 @@ class Allocation:
     """What a job got: its resources, its number of slots, and its R.
 
     ``parts`` groups the ranks by what they give, ascending by rank. Each part is (ranks, cores,
-    GPUs), with cores and GPUs as bitmasks. ``starttime`` and ``expiration`` are in seconds since
+    GPUs), three bitmasks. ``starttime`` and ``expiration`` are in seconds since
     the epoch, 0 when unset. ``Pool.alloc`` sets both for a job that has an end; a scheduler that
     starts the job later sets them again. The R has no key unless it is *keyed*.
     """
@@ -44,7 +44,7 @@ class Allocation:
     @property
     def ranks(self) -> tuple[int, ...]:
         """The allocated ranks, ascending."""
-        return tuple(sorted(rank for ranks, _, _ in self.parts for rank in ranks))
+        return tuple(idset.iterate(idset.union(ranks for ranks, _, _ in self.parts)))
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -74,11 +74,11 @@ class Allocation:
 
     def fitness(self, weights: Weights = DEFAULT, ideal: Optional[Fitness] = None) -> Fitness:
         """How good the placement is as it is, or measured against *ideal* (see Pool.fitness)."""
-        inventory, ranks = self._inventory, self.ranks
-        spread = None
-        if inventory.fabric is not None and len(ranks) > 1:
-            spread = spread_of(inventory.fabric, ranks, inventory.types)
-        return of_job(shares_of(self.parts, self.nslots, inventory.types), weights, ideal, spread)
+        inventory, spread = self._inventory, None
+        ranks = idset.union(part[0] for part in self.parts)
+        if inventory.fabric is not None and idset.size(ranks) > 1:
+            spread = spread_of(inventory, ranks)
+        return of_job(shares_of(self.parts, self.nslots, inventory), weights, ideal, spread)
 
     def __repr__(self) -> str:
         return f"<Allocation {self.dumps()}>"
@@ -86,22 +86,19 @@ class Allocation:
 
 def parts_of(selection: Selection) -> tuple[Held, ...]:
     """What *selection* takes: ranks with equal ids grouped together, ascending by lowest rank."""
-    if len(selection.grants) == 1:
-        grant = selection.grants[0]
-        return ((grant.ranks, grant.step.cores, grant.step.gpus),)
-    groups: dict[tuple[int, int], list[int]] = {}
+    groups: dict[tuple[int, int], int] = {}
     for grant in selection.grants:
-        step = grant.step
-        groups.setdefault((step.cores, step.gpus), []).extend(grant.ranks)
-    parts = [(tuple(sorted(ranks)), *taken) for taken, ranks in groups.items()]
-    return tuple(sorted(parts, key=lambda part: part[0][0]))
+        taken = grant.step.cores, grant.step.gpus
+        groups[taken] = groups.get(taken, 0) | grant.ranks
+    parts = [(ranks, *taken) for taken, ranks in groups.items()]
+    return tuple(sorted(parts, key=lambda part: part[0] & -part[0]))
 
 
 def short_form(parts: Iterable[Held]) -> str:
     """Flux's short form of *parts*: ``rank<ids>/core<ids>[,gpu<ids>]``, separated by blanks."""
     shown = []
     for ranks, cores, gpus in parts:
-        text = f"rank{_ids(idset.encode_ids(ranks))}/core{_ids(idset.encode(cores))}"
+        text = f"rank{_ids(idset.encode(ranks))}/core{_ids(idset.encode(cores))}"
         shown.append(text + (f",gpu{_ids(idset.encode(gpus))}" if gpus else ""))
     return " ".join(shown)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import filterfalse
 from typing import Any, Generic, Iterable, Mapping, Optional, Sequence, TypeVar, Union
 
 import attrs
@@ -51,7 +50,7 @@ def read_held(R: AnyR) -> tuple[tuple[Held, ...], float]:
 
 def held_in(entries: Iterable[RLiteEntry]) -> tuple[Held, ...]:
     """What R_lite *entries* have, as parts."""
-    return tuple((tuple(idset.iterate(e.ranks)), e.cores, e.gpus) for e in entries)
+    return tuple((entry.ranks, entry.cores, entry.gpus) for entry in entries)
 
 
 #: What is held on each rank, as cores and GPUs (bitmasks).
@@ -61,7 +60,7 @@ ByRank = dict[int, tuple[int, int]]
 def add_held(found: ByRank, parts: Iterable[Held]) -> None:
     """Add *parts* to what is *found* on each rank."""
     for ranks, cores, gpus in parts:
-        for rank in ranks:
+        for rank in idset.iterate(ranks):
             before = found.get(rank, (0, 0))
             found[rank] = before[0] | cores, before[1] | gpus
 
@@ -71,63 +70,61 @@ def alike(found: ByRank) -> list[Held]:
     ranks: dict[tuple[int, int], list[int]] = {}
     for rank in sorted(found):
         ranks.setdefault(found[rank], []).append(rank)
-    return [(tuple(those), cores, gpus) for (cores, gpus), those in ranks.items()]
+    return [(idset.from_ids(those), cores, gpus) for (cores, gpus), those in ranks.items()]
 
 
-def ranks_in(parts: Iterable[Held]) -> tuple[int, ...]:
-    """The ranks of *parts*, in their order."""
-    return tuple(rank for ranks, _, _ in parts for rank in ranks)
+def ranks_in(parts: Iterable[Held]) -> int:
+    """The ranks of *parts* (bitmask)."""
+    return idset.union(ranks for ranks, _, _ in parts)
 
 
 def held_on(ranks: int, parts: Iterable[Held]) -> tuple[Held, ...]:
     """What *parts* have on *ranks* (bitmask): a job may still hold ranks that the pool has lost."""
-    here = (
-        (tuple(r for r in having if ranks >> r & 1), cores, gpus) for having, cores, gpus in parts
-    )
+    here = ((having & ranks, cores, gpus) for having, cores, gpus in parts)
     return tuple(part for part in here if part[0])
 
 
 def held_without(jobid: int, parts: tuple[Held, ...], freed: tuple[Held, ...]) -> tuple[Held, ...]:
     """*parts* without the ranks of *freed*; *parts* and *freed* must agree on these ranks."""
-    gone = {rank: (cores, gpus) for ranks, cores, gpus in freed for rank in ranks}
-    left = []
-    for ranks, cores, gpus in parts:
-        kept = tuple(filterfalse(gone.__contains__, ranks))
-        for rank in filter(gone.__contains__, ranks) if len(kept) < len(ranks) else ():
-            if gone.pop(rank) != (cores, gpus):
-                held = short_form([((rank,), cores, gpus)])
+    left, gone = list(parts), 0
+    for ranks, cores, gpus in freed:
+        gone |= ranks
+        for having, *had in parts:
+            both = having & ranks
+            if both and had != [cores, gpus]:
+                held = short_form([(both & -both, had[0], had[1])])
                 raise PoolConflict(f"job {jobid}: R is not what it holds on {held}")
-        if kept:
-            left.append((kept, cores, gpus))
-    if gone:
-        raise PoolConflict(f"job {jobid}: rank {min(gone)} is not in its allocation")
-    return tuple(left)
+    unknown = gone & ~ranks_in(parts)
+    if unknown:
+        raise PoolConflict(f"job {jobid}: rank {idset.lowest(unknown)} is not in its allocation")
+    return held_on(~gone, left)
 
 
 def check_free(jobid: int, parts: tuple[Held, ...], index: NodeIndex) -> None:
     """Raise PoolConflict for job *jobid* unless all of *parts* is in the pool, and free."""
     for ranks, cores, gpus in parts:
-        for rank in ranks:
-            state = index.state_of[rank] if rank < len(index.state_of) else None
-            if state is None:
-                raise PoolConflict(f"job {jobid}: rank {rank} is not in the pool")
-            root = state.type.root
+        there = 0
+        for state, here in index.states(ranks):
+            there |= here
+            first, root = here & -here, state.type.root
             if cores & ~root.cores or gpus & ~root.gpus:
-                missing = short_form([((rank,), cores & ~root.cores, gpus & ~root.gpus)])
+                missing = short_form([(first, cores & ~root.cores, gpus & ~root.gpus)])
                 raise PoolConflict(f"job {jobid}: {missing} is not in the pool")
             if cores & ~state.cores or gpus & ~state.gpus:
-                taken = short_form([((rank,), cores & ~state.cores, gpus & ~state.gpus)])
+                taken = short_form([(first, cores & ~state.cores, gpus & ~state.gpus)])
                 raise PoolConflict(f"job {jobid}: {taken} is allocated already")
+        if there != ranks:
+            unknown = idset.lowest(ranks & ~there)
+            raise PoolConflict(f"job {jobid}: rank {unknown} is not in the pool")
 
 
 def are_free(parts: Iterable[Held], index: NodeIndex) -> bool:
     """Whether all ranks of *parts* are up, and what they have there is free."""
     for ranks, cores, gpus in parts:
-        for rank in ranks:
-            state = index.state_of[rank]
-            if state is None or not index.up[rank]:
-                return False
-            if cores & state.cores != cores or gpus & state.gpus != gpus:
+        if ranks & ~index.up:
+            return False
+        for state, _ in index.states(ranks):
+            if cores & ~state.cores or gpus & ~state.gpus:
                 return False
     return True
 

@@ -75,8 +75,7 @@ class Pool:
         inventory = Inventory.of(resource_set)
         self.options, self.weights, policy = chosen(options, inventory.fabric)
         check_mix(policy.mix, *inventory.known)
-        up = idset.flags(inventory.ranks, inventory.ranks.bit_length())
-        index = NodeIndex(inventory.idle_states(), up)
+        index = NodeIndex(inventory.idle_states(), inventory.ranks)
         self._situation = Situation(inventory, index, policy)
         self._feasibility = Feasibility(self._situation)
         self._jobs: dict[int, Job] = {}
@@ -236,14 +235,13 @@ class Pool:
         """
         if not more:
             self._check_new(jobid)
-        state_of = self._situation.index.state_of
-        free: dict[tuple[int, int], list[int]] = {}
+        free: dict[tuple[int, int], int] = {}
         for ranks, cores, gpus in parts:
-            for rank in ranks:
-                state = state_of[rank] if self.ranks >> rank & 1 else None
-                if state is not None and (cores & state.cores or gpus & state.gpus):
-                    free.setdefault((cores & state.cores, gpus & state.gpus), []).append(rank)
-        held = tuple((tuple(ranks), cores, gpus) for (cores, gpus), ranks in free.items())
+            for state, here in self._situation.index.states(ranks & self.ranks):
+                ids = cores & state.cores, gpus & state.gpus
+                if any(ids):
+                    free[ids] = free.get(ids, 0) | here
+        held = tuple((ranks, cores, gpus) for (cores, gpus), ranks in free.items())
         self._take(jobid, Job(held, end_time), None)
 
     # -- nodes
@@ -266,7 +264,7 @@ class Pool:
             raise InvalidIdset(f"{mask} is not a set of ranks")
         gone = mask & self.ranks
         if gone:
-            index = self._situation.index.without(list(idset.iterate(gone)))
+            index = self._situation.index.without(gone)
             self._replace(self.inventory.without(gone), index)
 
     # -- the pool as a whole
@@ -312,7 +310,7 @@ class Pool:
             idle = states[rank]
             if old is not None and idle is not None and not old.idle:
                 states[rank] = inventory.states.get(idle.type, old.cores, old.gpus)
-        self._replace(inventory, NodeIndex(states, old_index.up.copy()))
+        self._replace(inventory, NodeIndex(states, old_index.up))
 
     @property
     def inventory(self) -> Inventory:
@@ -332,7 +330,7 @@ class Pool:
     @property
     def up(self) -> int:
         """The ranks that are up, as bitmask."""
-        return idset.from_flags(self._situation.index.up)
+        return self._situation.index.up
 
     @property
     def localities(self) -> tuple[str, ...]:
@@ -391,7 +389,7 @@ class Pool:
 
     def copy_idle(self) -> Pool:
         """An independent copy in which nothing is allocated; the same ranks are up."""
-        index = NodeIndex(self.inventory.idle_states(), self._situation.index.up.copy())
+        index = NodeIndex(self.inventory.idle_states(), self._situation.index.up)
         new = self.copy()
         new._situation = self._situation.on(index)
         new._jobs = {}
@@ -449,10 +447,10 @@ class Pool:
     def _set_up(self, ids: str, up: bool) -> None:
         mask = self.ranks if ids == "all" else idset.decode(ids) & self.ranks
         index = self._situation.index
-        changed = [rank for rank in idset.iterate(mask) if index.up[rank] != up]
-        if changed:
-            self._changed(*map(of_rank, changed))
-            index.set_up(changed, up)
+        new = index.up | mask if up else index.up & ~mask
+        if new != index.up:
+            self._changed(*map(of_rank, idset.iterate(new ^ index.up)))
+            index.set_up(new)
 
     def _replace(self, inventory: Inventory, index: NodeIndex) -> None:
         """Let the pool have other nodes."""

@@ -62,7 +62,7 @@ class Board:
     def start(self, job: int) -> None:
         """Let job number *job* hold its resources, except those that other jobs hold already."""
         for ranks, cores, gpus in self.jobs[job].parts:
-            for number, here in by_look(ranks, self.look_of).items():
+            for number, here in by_look(idset.iterate(ranks), self.look_of).items():
                 look = self.looks[number]
                 root = self.cluster.types[look.layout.type].root
                 taken_cores, taken_gpus = _taken(look.layout.held)
@@ -73,7 +73,7 @@ class Board:
     def end(self, job: int) -> None:
         """Let job number *job* give back all that it holds."""
         for ranks, _, _ in self.jobs[job].parts:
-            for number, here in by_look(ranks, self.look_of).items():
+            for number, here in by_look(idset.iterate(ranks), self.look_of).items():
                 look = self.looks[number]
                 if job in look.jobs:
                     self._change(here, look, [h for h in _holdings(look) if h[0] != job])
@@ -122,7 +122,7 @@ def others(pool: Pool, jobs: Iterable[Job]) -> Optional[Job]:
     }
     for job in jobs:
         for ranks, cores, gpus in job.parts:
-            for rank in ranks:
+            for rank in idset.iterate(ranks):
                 if rank in left:
                     had = left[rank]
                     left[rank] = had[0] & ~cores, had[1] & ~gpus

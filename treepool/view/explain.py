@@ -232,7 +232,7 @@ class _Teller:
         second = base.passes and any(
             not grant.fit.local or grant.units > grant.fit.local for grant in grants
         )
-        taken = {rank for grant in grants for rank in grant.ranks}
+        taken = set(idset.iterate(selection.ranks))
         last = max((one.key, rank) for one in decided.looked for rank in one.ranks if rank in taken)
         seen: list[Looked] = []
         unneeded = 0
@@ -267,10 +267,9 @@ class _Teller:
         shares: dict[int, int] = {}
         nodes = 0
         for grant in selection.grants:
-            for rank in grant.ranks:
-                nodes += 1
-                for leaf in fabric.homes[rank]:
-                    shares[leaf] = shares.get(leaf, 0) + grant.units
+            for leaf, here in fabric.leaves_of(grant.ranks):
+                nodes += idset.size(here)
+                shares[leaf] = shares.get(leaf, 0) + grant.units * idset.size(here)
         for leaf, units in sorted(shares.items(), key=lambda share: fabric.lowest[share[0]]):
             size = len(fabric.ranks[leaf])
             around = "".join(f" in {fabric.shown(d)}" for d in fabric.around(leaf)[1:])
@@ -344,7 +343,7 @@ class _Teller:
             state, step = grant.state, grant.step
             _, local = local_slots(state.type, step.cores, step.gpus, self.ask)
             places = slot_places(state.type, step.cores, step.gpus, self.ask)
-            nodes = self.nodes(state, grant.ranks)
+            nodes = self.nodes(state, tuple(idset.iterate(grant.ranks)))
             local = min(local, step.nslots)
             found.append(Taken(nodes, step.nslots, local, tuple(places), self.ask.whole))
         return tuple(sorted(found, key=lambda one: one.nodes.ranks[0]))

@@ -1,7 +1,7 @@
 """Job traces from tables of sacct or CSV: which columns count, which rows are left out, and why.
 
-The first line names the columns, in any order and in any case; what is between ``|`` or commas is a
-value. A row becomes a job like this:
+The first line names the columns, in any order, in any case, with or without ``_`` between words;
+what is between ``|`` or commas is a value. A row becomes a job like this:
 
 ============================  ====================================================================
 ``Submit``, ``Eligible``      the time of submission: ``2026-11-25T10:00:00`` (without a zone: UTC)
@@ -10,14 +10,17 @@ value. A row becomes a job like this:
 ``Timelimit``                 its limit, the same; ``TimelimitRaw`` is in minutes. UNLIMITED: a
                               hundred years, as the scheduler plans it. By default what it ran
 ``AllocTRES``, ``ReqTRES``    ``cpu=``, ``gres/gpu=`` and ``node=`` in all; the first that has cpu
-``NCPUS``, ``NNodes``         if neither has: the same, without GPUs
+``NCPUS``, ``NNodes``,        if neither has: the same
+``AllocGRES``
 ``JobID``, ``Partition``,     the id, queue, account and priority
 ``Account``, ``Priority``
 ============================  ====================================================================
 
 c CPUs and g GPUs on n nodes become ``node=n/slot=1/[core=c/n;gpu=g/n]``, rounded up: Slurm does not
 tell how they were divided. The trace's own names may be columns, too: ``shape``, ``duration``,
-``limit``, ``id``, ``queue``. Rows of what never ran are left out, and counted by reason.
+``limit``, ``id``, ``queue``; the reader of a table may be told which column is what. A ``queue``
+of mostly distinct numbers has the seconds that jobs waited, as in the traces of Helios and Acme,
+and is not used. Rows of what never ran are left out, and counted by reason.
 
 A table may come from anyone: every error names the line and the column.
 """
@@ -29,7 +32,7 @@ import math
 import re
 from datetime import timezone
 from io import StringIO
-from typing import Callable, Iterator, Optional, Sequence, Union
+from typing import Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 import attrs
 
@@ -38,42 +41,44 @@ from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
 from treepool.rfc.times import iso_time
 from treepool.view.trace import (
+    MAX_COUNT,
     MAX_DURATION,
     MAX_ID,
     MAX_PRIORITY,
     MAX_TIME,
     NOT_RUN,
     InvalidTrace,
+    Misfit,
     Trace,
     TraceJob,
 )
+from treepool.view.words import plain
 
-#: Most columns, and most nodes, CPUs or GPUs of a job.
-MAX_COLUMNS, MAX_COUNT = 1000, 1 << 40
+#: Most columns.
+MAX_COLUMNS = 1000
+
+#: Most queues that have numbers for names.
+MAX_NUMBERED = 64
 
 #: For each part of a job the columns that may have it, the first that has a value counts.
-_COLUMNS = {
-    "id": ("jobid", "id"),
-    "submit": ("submit",),
-    "eligible": ("eligible",),
-    "duration": ("elapsed", "elapsedraw", "duration"),
-    "limit": ("timelimit", "timelimitraw", "limit"),
+PARTS = {
+    "id": ("JobID", "id"),
+    "submit": ("Submit", "SubmitTime"),
+    "eligible": ("Eligible", "EligibleTime"),
+    "duration": ("Elapsed", "ElapsedRaw", "duration", "RunTime"),
+    "limit": ("Timelimit", "TimelimitRaw", "limit"),
     "shape": ("shape",),
-    "tres": ("alloctres", "reqtres"),
-    "cpus": ("ncpus", "alloccpus", "reqcpus"),
-    "nodes": ("nnodes", "allocnodes", "reqnodes"),
-    "queue": ("partition", "queue"),
-    "account": ("account",),
-    "priority": ("priority",),
+    "tres": ("AllocTRES", "ReqTRES"),
+    "cpus": ("NCPUS", "AllocCPUS", "ReqCPUS", "NumCPUs", "cpu_num"),
+    "nodes": ("NNodes", "AllocNodes", "ReqNodes", "NumNodes", "node_num"),
+    "gpus": ("AllocGRES", "NumGPUs", "gpu_num"),
+    "queue": ("Partition", "queue"),
+    "account": ("Account",),
+    "priority": ("Priority",),
 }
 
-#: The columns as sacct spells them, for messages.
-_SPELLED = (
-    "JobID", "Submit", "Eligible", "Elapsed", "ElapsedRaw", "Timelimit", "TimelimitRaw", "Shape",
-    "AllocTRES", "ReqTRES", "NCPUS", "AllocCPUS", "ReqCPUS", "NNodes", "AllocNodes", "ReqNodes",
-    "Partition", "Account", "Priority", "id", "duration", "limit", "queue",
-)  # fmt: skip
-_SPELLING = {name.lower(): name for name in _SPELLED}
+#: Parts that a table must have, one of each line.
+_NEEDED = (("submit",), ("duration",), ("shape", "tres", "cpus"))
 
 #: Texts for "not known".
 _UNKNOWN = ("", "unknown", "none", "n/a", "invalid")
@@ -82,11 +87,13 @@ _UNKNOWN = ("", "unknown", "none", "n/a", "invalid")
 _NO_LIMIT, _OTHER_LIMIT = "unlimited", "partition_limit"
 
 _TIME = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,9}):)?(\d{1,2}):(\d{1,2}(?:\.\d{1,6})?)", re.ASCII)
+_ANY_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?")
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,6})?", re.ASCII)
 _GPU = re.compile(r"gres/gpu(:.+)?")
+_IN_PARENTHESES = re.compile(r"\([^()]*\)")
 
 #: Why rows are left out, besides NOT_RUN.
-STEP, NO_CORES = "steps of jobs", "no cores"
+STEP, NO_CORES, AGAIN = "steps of jobs", "no cores", "listed again below"
 
 
 def is_table(text: str) -> bool:
@@ -95,15 +102,68 @@ def is_table(text: str) -> bool:
     return head.isalpha() or head == '"'
 
 
-def read(text: str, threads: int = 1) -> Trace:
+def read(text: str, threads: int = 1, columns: Optional[Mapping[str, str]] = None) -> Trace:
     """The trace in table *text*; a core counts as so many CPUs as it has *threads*.
 
-    Raises InvalidTrace, as Trace.of does, too.
+    *columns* says for some of PARTS in which column they are. Raises InvalidTrace, as Trace.of
+    does, too.
     """
     rows = _rows(text)
-    columns = _Columns(*next(rows, (1, [])))
-    found = ((f"line {number}", columns.job(number, row, threads)) for number, row in rows)
-    return Trace.of(found, columns.unused)
+    number, header = next(rows, (1, []))
+    table = _Columns(number, header, columns or {})
+    names = _names(header)
+    body = ((number, row) for number, row in rows if _names(row) != names)
+    found: Iterable[_Found] = ((f"line {i}", table.job(i, row, threads)) for i, row in body)
+    trace = Trace.of(_once(found) if table.has_job_ids else found, table.unused)
+    if table.guessed_queue and _are_waits([job.queue for job in trace.jobs]):
+        trace = _without_queues(trace, table.guessed_queue)
+    return _with_hint(trace)
+
+
+#: A line of a table, and the job in it or why it is left out.
+_Found = tuple[str, Union[TraceJob, str, Misfit]]
+
+
+def _once(lines: Iterable[_Found]) -> list[_Found]:
+    """*lines*; of jobs with equal ids and times of submission only the last is kept.
+
+    A job that ran in two months is in what sacct prints for both.
+    """
+    found = list(lines)
+    last: dict[tuple[str, float], int] = {}
+    for i, (_, job) in enumerate(found):
+        if isinstance(job, TraceJob):
+            before = last.get((job.name, job.submit))
+            if before is not None:
+                found[before] = found[before][0], AGAIN
+            last[job.name, job.submit] = i
+    return found
+
+
+def _are_waits(queues: Sequence[str]) -> bool:
+    """Whether *queues* are mostly distinct numbers: the time that each job waited."""
+    distinct = {queue for queue in queues if queue}
+    most = min(MAX_NUMBERED, len(queues) / 2)
+    return len(distinct) > max(2.0, most) and all(map(_ANY_NUMBER.fullmatch, distinct))
+
+
+def _without_queues(trace: Trace, column: str) -> Trace:
+    """*trace* without queues, and a note that says so of their *column*."""
+    jobs = [attrs.evolve(job, queue="") for job in trace.jobs]
+    note = (
+        f"column {column} is not used as queue: it has mostly distinct numbers, as the seconds "
+        f"that jobs waited (--column queue={column} uses it)"
+    )
+    return attrs.evolve(trace, jobs=jobs, notes=(*trace.notes, note))
+
+
+def _with_hint(trace: Trace) -> Trace:
+    """*trace* with a note that GPUs may be in a column without effect, if it has none."""
+    columns = [plain(name) for name in trace.unused if re.search("gpu|gres", name.lower())]
+    if not columns or any("gpu" in job.shape for job in trace.jobs):
+        return trace
+    note = f"no job has GPUs: --column gpus={columns[0]} reads them from there"
+    return attrs.evolve(trace, notes=(*trace.notes, note))
 
 
 def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -122,55 +182,93 @@ def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
         raise InvalidTrace(f"line {reader.line_num}: {e}") from None
 
 
-class _Columns:
-    """The columns of a table: where each part of a job stands, and which are ``unused``."""
+def _bare(name: str) -> str:
+    """The name of a column as it is compared: ``Submit_Time`` is ``submittime``."""
+    return re.sub("[ _-]", "", name).lower()
 
-    def __init__(self, number: int, header: Sequence[str]) -> None:
+
+def _names(row: Sequence[str]) -> list[str]:
+    return list(map(str.lower, map(str.strip, row)))
+
+
+_BARE = {part: [_bare(name) for name in names] for part, names in PARTS.items()}
+
+
+class _Columns:
+    """The columns of a table: where each part of a job stands, and which are ``unused``.
+
+    ``guessed_queue`` is the name of the column of queues if it may have something else, and
+    ``has_job_ids`` says whether equal ids mean the same job.
+    """
+
+    def __init__(self, number: int, header: Sequence[str], chosen: Mapping[str, str]) -> None:
         self.number = len(header)
         if len(header) > MAX_COLUMNS:
             raise InvalidTrace(f"line {number}: more than {MAX_COLUMNS} columns")
         place: dict[str, int] = {}
-        for i, name in enumerate(header):
-            name = name.strip().lower()
+        for i, name in enumerate(_names(header)):
             if name in place:
                 raise InvalidTrace(f"line {number}: column {shown(header[i])} is there twice")
             if name:  # not what is after the last "|" that ``sacct --parsable`` prints
                 place[name] = i
-        #: For each part of a job the columns that have it: spelling and place.
+        spelled: dict[str, int] = {}
+        for name, i in place.items():
+            spelled.setdefault(_bare(name), i)
+        #: For each part of a job the columns that have it: bare name and place.
         self.parts = {
-            part: [(_SPELLING[name], place[name]) for name in names if name in place]
-            for part, names in _COLUMNS.items()
+            part: [(name, spelled[name]) for name in names if name in spelled]
+            for part, names in _BARE.items()
         }
+        self.parts["queue"][1:] = []  # beside Partition, queue is something else
+        for part, name in chosen.items():
+            if name.strip().lower() not in place:
+                hint = did_you_mean(name, [header[i].strip() for i in place.values()])
+                raise InvalidTrace(f"line {number}: there is no column {shown(name)}{hint}")
+            self.parts[part] = [(_bare(name), place[name.strip().lower()])]
+        self._check_needed(number, header)
         read = {i for found in self.parts.values() for _, i in found}
-        self.unused = tuple(header[i].strip() for name, i in place.items() if i not in read)
-        for parts in (("submit",), ("duration",), ("shape", "tres", "cpus")):
-            if not any(self.parts[part] for part in parts):
-                wanted = [_SPELLING[name] for part in parts for name in _COLUMNS[part]]
-                hints = (did_you_mean(name, wanted) for name in self.unused)
-                hint = next(filter(None, hints), "")
-                some = " or ".join(wanted) if len(wanted) < 3 else f"one of {', '.join(wanted)}"
-                raise InvalidTrace(f"line {number}: column {some} is needed{hint}")
+        self.unused = tuple(header[i].strip() for i in place.values() if i not in read)
+        self.header = [plain(name.strip()) for name in header]
+        queue = self.parts["queue"][:1] if "queue" not in chosen else ()
+        self.guessed_queue = next((self.header[i] for name, i in queue if name == "queue"), "")
+        self.has_job_ids = [name for name, _ in self.parts["id"]][:1] == ["jobid"]
 
-    def job(self, line: int, row: list[str], threads: int) -> Union[TraceJob, str]:
+    def _check_needed(self, number: int, header: Sequence[str]) -> None:
+        """Raise InvalidTrace if a needed part is in no column."""
+        names = [name.strip() for name in header]
+        for parts in _NEEDED:
+            if any(self.parts[part] for part in parts):
+                continue
+            if len(names) == 1 and len(names[0].split()) > 2:
+                wanted = "values are separated by | or commas, as sacct --parsable2 prints them"
+                raise InvalidTrace(f"line {number}: {wanted}")
+            wanted_names = [name for part in parts for name in PARTS[part]]
+            hints = (did_you_mean(name, wanted_names) for name in names)
+            hint = next(filter(None, hints), "") or f" (or --column {parts[-1]}=NAME)"
+            some = " or ".join(wanted_names)
+            if len(wanted_names) > 2:
+                some = f"one of {', '.join(wanted_names)}"
+            raise InvalidTrace(f"line {number}: column {some} is needed{hint}")
+
+    def job(self, line: int, row: list[str], threads: int) -> Union[TraceJob, str, Misfit]:
         """The job in *row*, or why it is left out."""
         if len(row) != self.number:
-            values = f"has {len(row)} values, the first line names {self.number} columns"
-            raise InvalidTrace(f"line {line}: {values}")
-        return _Row(line, self.parts, row).job(threads)
+            return Misfit(f"the first line names {self.number} columns")
+        return _Row(line, self, row).job(threads)
 
 
 @attrs.frozen
 class _Row:
-    """A row of a table: the number of its line, its values, and where each part of a job is."""
+    """A row of a table: the number of its line, its columns, and its values."""
 
     number: int
-    parts: dict[str, list[tuple[str, int]]]
+    columns: _Columns
     values: list[str]
 
     def job(self, threads: int) -> Union[TraceJob, str]:
         """The job, or why the row is left out."""
         column, name = self.first("id")
-        if column == "JobID" and "." in name:  # 123.batch, 123_4.0
+        if column == "jobid" and "." in name:  # 123.batch, 123_4.0
             return STEP
         duration = self.time("duration", MAX_DURATION)
         if not duration:
@@ -197,7 +295,7 @@ class _Row:
 
     def first(self, part: str) -> tuple[str, str]:
         """The first column that has *part*, and the text there; "" if none has."""
-        for column, i in self.parts[part]:
+        for column, i in self.columns.parts[part]:
             text = self.values[i].strip()
             if text.lower() not in _UNKNOWN:
                 return column, text
@@ -205,10 +303,10 @@ class _Row:
 
     def error(self, part: str, wanted: str) -> InvalidTrace:
         """That *part* should be *wanted*."""
-        column, text = self.first(part)
-        if not column:
-            column, i = self.parts[part][0]
-            text = self.values[i]
+        places = [i for _, i in self.columns.parts[part]]
+        i = next((i for i in places if self.values[i].strip().lower() not in _UNKNOWN), places[0])
+        text = self.values[i].strip()
+        column = self.columns.header[i]
         return InvalidTrace(f"line {self.number}: {column}: must be {wanted}, not {shown(text)}")
 
     def short(self, part: str) -> str:
@@ -222,6 +320,7 @@ class _Row:
         """The number in *text*, of *part*; 0 if it is empty."""
         if not text:
             return 0
+        text = text.removesuffix(".0")  # as pandas writes a column with gaps
         if not _is_count(text, most):
             raise self.error(part, f"a whole number up to {most}")
         return int(text)
@@ -237,26 +336,41 @@ class _Row:
         forms: list[Callable[[str], Optional[float]]] = [_seconds]
         forms.append(_date if part in ("submit", "eligible") else _clock)
         found = next((time for form in forms if (time := form(text)) is not None), math.inf)
-        found *= 60 if column == "TimelimitRaw" else 1
+        found *= 60 if column == "timelimitraw" else 1
         if not 0 <= found <= most:
-            raise self.error(part, f"a time of up to {most:.0f} seconds")
+            form = "2026-11-25T10:00:00" if forms[-1] is _date else "1-10:00:00"
+            raise self.error(part, f"a time such as {form}, or up to {most:.0f} seconds")
         return found
 
     def shape(self, threads: int) -> str:
         """What the job asked for, as a shape; "" if that has no cores."""
         cpus = nodes = gpus = 0
-        for column, i in self.parts["tres"]:
-            cpus, nodes, gpus = self.tres(column, self.values[i])
+        for _, i in self.columns.parts["tres"]:
+            cpus, nodes, gpus = self.tres(self.columns.header[i], self.values[i])
             if cpus:
                 break
         cpus = cpus or self.count("cpus", self.first("cpus")[1])
         nodes = nodes or self.count("nodes", self.first("nodes")[1]) or 1
         if not cpus:
             return ""
+        if not gpus and self.columns.parts["gpus"]:
+            gpus = self.gres(self.first("gpus")[1], nodes)
         slot = f"core={-(-cpus // (threads * nodes))}"
         if gpus:
             slot = f"[{slot};gpu={-(-gpus // nodes)}]"
         return f"slot=1/{slot}" if nodes == 1 else f"node={nodes}/slot=1/{slot}"
+
+    def gres(self, text: str, nodes: int) -> int:
+        """The GPUs in *text*, a number or generic resources such as ``gpu:a100:2,license:1``."""
+        if text[:1].isdigit() or not text:
+            return self.count("gpus", text)
+        per_node = nodes if text.startswith("PER_NODE:") else 1
+        total = 0
+        for word in _IN_PARENTHESES.sub("", text.removeprefix("PER_NODE:")).split(","):
+            name, *rest = word.removeprefix("gres/").split(":")
+            if name == "gpu":
+                total += int(rest[-1]) if rest and _is_count(rest[-1]) else 1
+        return per_node * total
 
     def tres(self, column: str, text: str) -> tuple[int, int, int]:
         """The CPUs, nodes and GPUs of trackable resources, such as ``cpu=8,gres/gpu=1,node=1``."""

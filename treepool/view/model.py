@@ -123,7 +123,7 @@ NOTHING = Totals(*[0] * len(Totals._fields))
 class Job:
     """A job as pictures show it: its name, what it asked for, and what it holds.
 
-    ``parts`` are (ranks, cores, GPUs), the last two as bitmasks. ``nslots`` is 0 if not known.
+    ``parts`` are (ranks, cores, GPUs), all three as bitmasks. ``nslots`` is 0 if not known.
     """
 
     name: str
@@ -139,17 +139,17 @@ class Job:
     @property
     def ranks(self) -> tuple[int, ...]:
         """The job's ranks, ascending."""
-        return tuple(sorted({rank for ranks, _, _ in self.parts for rank in ranks}))
+        return tuple(idset.iterate(idset.union(ranks for ranks, _, _ in self.parts)))
 
     @property
     def ncores(self) -> int:
         """How many cores the job holds."""
-        return sum(len(ranks) * idset.size(cores) for ranks, cores, _ in self.parts)
+        return sum(idset.size(ranks) * idset.size(cores) for ranks, cores, _ in self.parts)
 
     @property
     def ngpus(self) -> int:
         """How many GPUs the job holds."""
-        return sum(len(ranks) * idset.size(gpus) for ranks, _, gpus in self.parts)
+        return sum(idset.size(ranks) * idset.size(gpus) for ranks, _, gpus in self.parts)
 
 
 @attrs.frozen(eq=False)

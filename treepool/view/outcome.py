@@ -40,6 +40,8 @@ def wait_texts(waits: Optional[Waits]) -> tuple[str, str, str]:
 def _numbers(outcome: Outcome) -> dict[str, str]:
     left = sum(start.start is None for start in outcome.starts) - outcome.nrefused
     waiting = {"jobs with no start told": f"{left:,}"} if outcome.starts else {}
+    if outcome.unstarted is not None:
+        waiting["jobs not started (interrupted)"] = f"{outcome.unstarted:,}"
     found = {
         "jobs run": f"{outcome.jobs:,}",
         "jobs refused": f"{outcome.nrefused:,}",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Iterable, Optional, Sequence
 
 import attrs
 
 from treepool.placement.choose.choice import Situation
 from treepool.placement.gpus.best_set import best_set
+from treepool.placement.held import ranks_in
 from treepool.placement.nodes.distances import farthest
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.link_table import smallest_link
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.cover import nearest
-from treepool.placement.on_node.fit import compute, seen
+from treepool.placement.on_node.fit import compute, most_units, seen
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
 from treepool.placement.on_node.slots import Step
 from treepool.placement.request.need import SLOT, Ask, Need
@@ -22,6 +24,9 @@ from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.count import Count
 from treepool.view.words import count, title
+
+#: For so many asks their form that fills a node is remembered.
+MAX_ASKS = 1 << 10
 
 
 @attrs.frozen
@@ -56,11 +61,11 @@ def settled(situation: Situation, request: Request, parts: Iterable[Held]) -> As
     inventory = situation.inventory
     states: list[Optional[NodeState]] = [None] * len(inventory.types)
     for ranks, cores, gpus in parts:
-        for rank in ranks:
+        for rank in idset.iterate(ranks):
             node_type = inventory.types[rank]
             assert node_type is not None
             states[rank] = inventory.states.get(node_type, cores, gpus)
-    index = NodeIndex(states, idset.flags(inventory.ranks, len(states)))
+    index = NodeIndex(states, ranks_in(parts))
     return Situation(inventory, index, situation.policy).choice(request).request.ask
 
 
@@ -74,14 +79,22 @@ def local_slots(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[i
     if ask.whole:
         return ask.group.nslots, ask.group.nslots
     state = NodeState(node_type, cores, gpus)
-    return _room(state, ask, "preferred"), _room(state, ask, "required")
+    local = _room(state, ask, "required")
+    most = most_units(state, _filling(ask, "preferred"))
+    return (local if local == most else _room(state, ask, "preferred")), local
 
 
 def _steps(state: NodeState, ask: Ask, locality: str) -> Sequence[Step]:
     """The steps in which *state* gives as many slots of *ask* as fit with that *locality*."""
-    group = attrs.evolve(ask.group, count=Count(1, None))
-    found = compute(state, attrs.evolve(ask, group=group, fill=True, locality=locality))
+    found = compute(state, _filling(ask, locality))
     return found.steps if found else ()
+
+
+@lru_cache(MAX_ASKS)
+def _filling(ask: Ask, locality: str) -> Ask:
+    """*ask* for as many slots as fit, with that *locality*."""
+    group = attrs.evolve(ask.group, count=Count(1, None))
+    return attrs.evolve(ask, group=group, fill=True, locality=locality)
 
 
 def _room(state: NodeState, ask: Ask, locality: str) -> int:

@@ -21,6 +21,7 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InvalidInput, InvalidShape, Reason
 from treepool.placement.allocation import Allocation
+from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import CENTURY, FAR, Rule, Waiting, finish
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import admitting
@@ -37,9 +38,6 @@ from treepool.view.trace import InvalidTrace, TraceJob
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSED = 100
-
-#: Events between two reports of progress.
-_STRIDE = 64
 
 #: Called for each job that starts, with the time and the allocation.
 Watcher = Callable[[TraceJob, float, Allocation], None]
@@ -70,6 +68,20 @@ class Rules:
             rule = attrs.evolve(rule, depth=self.depth)
             own = {name: attrs.evolve(one, depth=self.depth) for name, one in own.items()}
         return rule, own
+
+
+@attrs.frozen
+class Progress:
+    """How far a replay is: how many of all ``jobs`` are ``over``, and the ``time`` of the trace."""
+
+    over: int
+    jobs: int
+    time: float
+
+    @property
+    def share(self) -> float:
+        """The share of jobs that are over, 0 to 1."""
+        return self.over / max(1, self.jobs)
 
 
 @attrs.frozen
@@ -105,7 +117,8 @@ class Outcome:
     smallest kind of domain that an idle node could offer. ``spreads`` are those of the localities
     above the nodes. ``refused`` names jobs that the cluster could never serve, with the reasons;
     ``nrefused`` is their number. ``cluster`` is a name for the cluster, if there are several.
-    ``starts`` has the jobs that waited in a snapshot.
+    ``starts`` has the jobs that waited in a snapshot. A replay that was stopped has numbers up to
+    then, ``span`` and the means too, and ``unstarted`` jobs; they are None otherwise.
     """
 
     rules: Rules
@@ -126,26 +139,30 @@ class Outcome:
     curve: tuple[Point, ...]
     starts: tuple[StartTime, ...] = ()
     cluster: str = ""
+    unstarted: Optional[int] = None
 
 
 def replay(
     resource_set: ResourceSet,
     jobs: Sequence[TraceJob],
     rules: Rules,
-    progress: Callable[[float], None] = lambda done: None,
+    progress: Callable[[Progress], None] = lambda done: None,
     watch: Optional[Watcher] = None,
     snapshot: Optional[Snapshot] = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Run *jobs*, in order of submission, on an idle cluster under *rules*.
 
     With a *snapshot*, the cluster is as it was there, and *jobs* are those that waited (see
-    ``continued``). *progress* receives the share of jobs that have ended, 0 to 1. Raises
-    InvalidTrace for a job whose request is invalid, and InvalidInput for invalid rules or an
-    invalid cluster.
+    ``continued``). *progress* is told after each event; once *stopped*, the replay ends with what
+    is known. Raises InvalidTrace for a job whose request is invalid, and InvalidInput for invalid
+    rules or an invalid cluster.
     """
     run = _Run(resource_set, jobs, rules, watch, snapshot)
     for done in run.events():
         progress(done)
+        if stopped():
+            return run.outcome(partial=True)
     return run.outcome()
 
 
@@ -184,7 +201,7 @@ class _Run:
         self.tally = Tally(resource_set, self.pool.situation.policy.mix)
         self.now = 0.0
         self.running: list[tuple[float, int]] = []
-        self.allocations: dict[int, Allocation] = {}
+        self.held: dict[int, tuple[Held, ...]] = {}
         self.refusals: list[tuple[TraceJob, str]] = []
         self.nrefused = 0
         self.ran = 0
@@ -209,19 +226,19 @@ class _Run:
         for jobid, end in self.pool.job_end_times():
             job = self.pool.job(jobid)
             assert job is not None
-            allocation = self.allocations[jobid] = Allocation(self.pool.inventory, job.parts, 1)
+            allocation = Allocation(self.pool.inventory, job.parts, 1)
             heapq.heappush(self.running, (end or CENTURY, jobid))
-            self.tally.hold(allocation)
+            self.tally.hold(job.parts)
+            self.held[jobid] = job.parts
             if self.watch is not None:
                 name = known[jobid].name if jobid in known else OTHER
                 length = end or CENTURY
                 traced = TraceJob("", name, self.began, length, length, "had this already")
                 self.watch(traced, self.began, allocation)
 
-    def events(self) -> Iterator[float]:
-        """Run all events; regularly yields the share of jobs that have ended."""
+    def events(self) -> Iterator[Progress]:
+        """Run all events; says after each, and after each step of the plan, how far they are."""
         submitted, total = 0, len(self.jobs)
-        count = 0
         while submitted < total or self.running or self.queue.jobs:
             time = self.running[0][0] if self.running else math.inf
             if submitted < total:
@@ -237,25 +254,28 @@ class _Run:
             while self.running and self.running[0][0] <= time:
                 number = heapq.heappop(self.running)[1]
                 self.pool.free(number)
-                self.tally.end(self.allocations.pop(number))
+                self.tally.end(self.held.pop(number))
             while submitted < total and self._arrival(submitted) <= time:
                 self._submit(submitted + 1, self.jobs[submitted])
                 submitted += 1
-            finish(self.queue.run())
-            if count % _STRIDE == 0:
-                yield max(0, self.ran - len(self.running) + self.nrefused) / max(1, total)
-            count += 1
+            for _ in self.queue.run():
+                yield self._progress()
+            yield self._progress()
+
+    def _progress(self) -> Progress:
+        over = max(0, self.ran - len(self.running) + self.nrefused)
+        return Progress(over, len(self.jobs), self.began + self.now)
 
     def _arrival(self, number: int) -> float:
         """When a job is submitted; one of a snapshot is there from the beginning."""
         return 0.0 if self.snapshot is not None else self.jobs[number].submit - self.began
 
-    def outcome(self) -> Outcome:
-        """The numbers, after all events."""
+    def outcome(self, partial: bool = False) -> Outcome:
+        """The numbers, after all events or a part of them."""
         tally, span = self.tally, self.now
-        upto, total = tally.last_start or span, tally.until_then
-        if not tally.last_start:
-            total = tuple(tally.curve.total)
+        upto, total = tally.last_start, tally.until_then
+        if partial or not tally.last_start:
+            upto, total = span, tuple(tally.curve.total)
         whole_cores, whole_gpus = tally.ncores * upto, tally.ngpus * upto
         return Outcome(
             rules=self.rules,
@@ -275,6 +295,7 @@ class _Run:
             spreads=tuple(_spread(name, sorted(v)) for name, v in tally.spreads.items()),
             curve=tuple(tally.curve.points()),
             starts=tuple(self.starts.values()),
+            unstarted=len(self.jobs) - self.ran - self.nrefused if partial else None,
         )
 
     # -- jobs come
@@ -357,11 +378,11 @@ class _Run:
         """Let *job* run."""
         traced, request = self.jobs[job.jobid - 1], job.job_class.request
         self.ran += 1
-        self.allocations[job.jobid] = allocation
         heapq.heappush(self.running, (self.now + traced.runs, job.jobid))
         wait = max(0.0, self.now - (traced.submit - self.began))
         ask = settled(self.pool.situation, request, allocation.parts)
-        self.tally.start(self.now, wait, ask, allocation)
+        self.tally.start(self.now, wait, ask, allocation.parts)
+        self.held[job.jobid] = allocation.parts
         if self.snapshot is not None:
             self.starts[traced.name] = StartTime(traced.name, self.began + self.now, self.now)
         if self.watch is not None:

@@ -269,10 +269,7 @@ def _depth(queue: Mapping[str, Any]) -> float:
 
 
 def _parts_shown(parts: tuple[Held, ...]) -> list[list[str]]:
-    return [
-        [idset.encode_ids(ranks), idset.encode(cores), idset.encode(gpus)]
-        for ranks, cores, gpus in parts
-    ]
+    return [list(map(idset.encode, part)) for part in parts]
 
 
 def read(given: Union[Mapping[str, Any], str]) -> Snapshot:
@@ -394,7 +391,7 @@ class _Reader:
                 findings.note(here, f"all parts together have more than {MAX_HELD} ranks")
                 break
             else:
-                found.append((tuple(idset.iterate(ranks)), cores, gpus))
+                found.append((ranks, cores, gpus))
         return tuple(found)
 
     def jobs(self, value: object, at: str, read: Reader[Any]) -> tuple[Any, ...]:

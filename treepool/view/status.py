@@ -114,7 +114,7 @@ def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
     for job in picture.jobs:  # one of them may stand for what no job of *jobs* has
         for ranks, _, gpus in job.parts:
             for gpu in idset.iterate(gpus):
-                holders.update(((rank, gpu), job) for rank in ranks)
+                holders.update(((rank, gpu), job) for rank in idset.iterate(ranks))
     models = [_models(cluster.links[i], node_type) for i, node_type in enumerate(cluster.types)]
     places = [_places(node_type) for node_type in cluster.types]
     for rank in cluster.ranks:
@@ -183,10 +183,11 @@ def domains_of(types: Sequence[Any], parts: Iterable[Held]) -> str:
     return "; ".join(sorted({_domains(types, part) for part in parts} - {""}))
 
 
-def _domains(types: Sequence[Any], part: tuple[tuple[int, ...], int, int]) -> str:
+def _domains(types: Sequence[Any], part: Held) -> str:
     """The memory domains that a job uses on the first node of *part*."""
     ranks, cores, gpus = part
-    node_type = types[ranks[0]] if ranks and ranks[0] < len(types) else None
+    first = idset.lowest(ranks)
+    node_type = types[first] if first < len(types) else None
     if node_type is None:
         return ""
     found: Sequence[Domain] = [

@@ -1,22 +1,23 @@
 """The numbers of a replay: how much is in use, what of the rest is stranded, how long jobs wait.
 
-The tally keeps its own account of what is free on each rank, based on the allocations of jobs. It
-therefore does not read the pool, and notices if something is allocated twice.
+The tally keeps its own account of what is free, based on the allocations of jobs. It therefore does
+not read the pool, and notices if something is allocated twice.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from functools import lru_cache
 from typing import Iterable, Optional, Sequence
 
 import attrs
 
-from treepool.placement.allocation import Allocation
 from treepool.placement.choose.fitness import domains_of
 from treepool.placement.choose.mix import Mix
+from treepool.placement.held import ranks_in
+from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.request.need import Ask
 from treepool.rfc import idset
@@ -124,17 +125,14 @@ class Tally:
 
     def __init__(self, resource_set: ResourceSet, mix: Mix) -> None:
         inventory = Inventory.of(resource_set)
-        self.types = inventory.types
-        self.fabric = inventory.fabric
+        self.inventory = inventory
         #: By locality above the nodes: how many domains each job of several nodes spans, over the
         #: fewest that could hold as many.
-        localities = self.fabric.localities if self.fabric is not None else ()
-        self.spreads: dict[str, list[float]] = {name: [] for name in localities}
-        roots = [t.root if t is not None else None for t in inventory.types]
-        self.free_cores = [root.cores if root else 0 for root in roots]
-        self.free_gpus = [root.gpus if root else 0 for root in roots]
-        self.ncores = sum(root.ncores for root in roots if root)
-        self.ngpus = sum(idset.size(root.gpus) for root in roots if root)
+        self.spreads: dict[str, list[float]] = {name: [] for name in inventory.known[1]}
+        self._index = NodeIndex(inventory.idle_states(), inventory.ranks)
+        kinds = [(t.root, idset.size(ranks)) for t, ranks in inventory.node_types.items()]
+        self.ncores = sum(root.ncores * nodes for root, nodes in kinds)
+        self.ngpus = sum(idset.size(root.gpus) * nodes for root, nodes in kinds)
         self.curve = Curve()
         self.waits: list[float] = []
         #: The number of slots started, and how many of them sit in the smallest kind of domain
@@ -146,7 +144,8 @@ class Tally:
         self._used = [0, 0]
         self._stranded_on = lru_cache(MAX_KNOWN)(mix.stranded)
         self._stranded = sum(
-            self._stranded_on(t, t.root.cores, t.root.gpus) for t in inventory.types if t
+            self._stranded_in(state) * idset.size(ranks)
+            for state, ranks in self._index.buckets.items()
         )
         self._waiting = 0
         self._local = lru_cache(MAX_KNOWN)(local_slots)
@@ -164,53 +163,56 @@ class Tally:
         """Count a job that stops waiting without a start."""
         self._waiting -= 1
 
-    def start(self, now: float, wait: float, ask: Ask, allocation: Allocation) -> None:
-        """Count a job that waited for *wait* seconds and starts *now* with *allocation*."""
+    def start(self, now: float, wait: float, ask: Ask, parts: Sequence[Held]) -> None:
+        """Count a job that waited for *wait* seconds and starts *now* with *parts*."""
         if now > self.last_start:
             self.last_start, self.until_then = now, tuple(self.curve.total)
         self._waiting -= 1
         self.waits.append(wait)
-        if self.fabric is not None and len(allocation.ranks) > 1:
-            domains = domains_of(self.fabric, allocation.ranks, self.types)
-            for locality, (spanned, fewest) in domains.items():
+        everywhere = ranks_in(parts)
+        if idset.size(everywhere) > 1:
+            for locality, (spanned, fewest) in domains_of(self.inventory, everywhere).items():
                 self.spreads[locality].append(spanned / fewest)
-        for ranks, cores, gpus in allocation.parts:
+        for ranks, cores, gpus in parts:
             self._change(ranks, cores, gpus, True)
-            types = Counter(filter(None, (self.types[rank] for rank in ranks)))
-            for node_type, count in types.items():
-                slots, local = self._local(node_type, cores, gpus, ask)
-                self.slots += slots * count
-                self.local += local * count
+            for (_, node_type), here in self.inventory.kinds(ranks):
+                if node_type is not None:
+                    slots, local = self._local(node_type, cores, gpus, ask)
+                    self.slots += slots * idset.size(here)
+                    self.local += local * idset.size(here)
 
-    def hold(self, allocation: Allocation) -> None:
+    def hold(self, parts: Sequence[Held]) -> None:
         """Count what a job has that runs from the beginning."""
-        for ranks, cores, gpus in allocation.parts:
+        for ranks, cores, gpus in parts:
             self._change(ranks, cores, gpus, True)
 
-    def end(self, allocation: Allocation) -> None:
+    def end(self, parts: Sequence[Held]) -> None:
         """Count a job that ends."""
-        for ranks, cores, gpus in allocation.parts:
+        for ranks, cores, gpus in parts:
             self._change(ranks, cores, gpus, False)
 
-    def _change(self, ranks: Sequence[int], cores: int, gpus: int, taken: bool) -> None:
-        free_cores, free_gpus, types = self.free_cores, self.free_gpus, self.types
-        for rank in ranks:
-            had_cores, had_gpus = free_cores[rank], free_gpus[rank]
-            if taken:
-                twice = cores & ~had_cores or gpus & ~had_gpus
-                free_cores[rank], free_gpus[rank] = had_cores & ~cores, had_gpus & ~gpus
-            else:
-                twice = cores & had_cores or gpus & had_gpus
-                free_cores[rank], free_gpus[rank] = had_cores | cores, had_gpus | gpus
-            if twice:
-                raise AssertionError(f"rank {rank}: given out, or given back, twice")
-            node_type = types[rank]
-            assert node_type is not None
-            self._stranded += self._stranded_on(node_type, free_cores[rank], free_gpus[rank])
-            self._stranded -= self._stranded_on(node_type, had_cores, had_gpus)
-        sign = len(ranks) if taken else -len(ranks)
+    def _change(self, ranks: int, cores: int, gpus: int, taken: bool) -> None:
+        states, unknown = self.inventory.states, ranks
+        for had, here in list(self._index.states(ranks)):
+            unknown ^= here
+            now = (states.less if taken else states.more)(had, cores, gpus)
+            free = had if taken else now
+            other = now if taken else had
+            if other.ncores + idset.size(cores) != free.ncores or (
+                other.ngpus + idset.size(gpus) != free.ngpus
+            ):
+                first = idset.lowest(here)
+                raise AssertionError(f"rank {first}: given out, or given back, twice")
+            self._index.put(here, now)
+            more = self._stranded_in(now) - self._stranded_in(had)
+            self._stranded += more * idset.size(here)
+        assert not unknown, "a job has ranks that the cluster lacks"
+        sign = idset.size(ranks) if taken else -idset.size(ranks)
         self._used[0] += sign * idset.size(cores)
         self._used[1] += sign * idset.size(gpus)
+
+    def _stranded_in(self, state: NodeState) -> float:
+        return self._stranded_on(state.type, state.cores, state.gpus)
 
 
 def quantile(values: Sequence[float], share: float) -> Optional[float]:

@@ -17,7 +17,8 @@ A trace is JSON lines, an object for each job:
 ==============  ==================================================================================
 
 Jobs that never ran (duration 0) are left out and counted. A trace may come from anyone: every error
-names the line, and unknown keys are rejected. view/jobtable.py reads traces from tables.
+names the line, and unknown keys are rejected. view/jobtable.py reads traces from tables,
+view/swf.py those in Standard Workload Format.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from io import StringIO
-from typing import Any, Iterable, Iterator, Mapping, Optional, Union
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 import attrs
 
@@ -46,8 +47,11 @@ MAX_ID = 128
 #: Highest priority, as in Flux.
 MAX_PRIORITY = (1 << 32) - 1
 
-#: Most columns without effect that are named.
+#: Most columns without effect, and lines that were not understood, that are named.
 MAX_NAMED = 20
+
+#: Most nodes, CPUs or GPUs of a job.
+MAX_COUNT = 1 << 40
 
 #: Latest time, shortest and longest duration, in seconds: the year 5138, a microsecond, and 317
 #: years. In this range a float resolves 20 microseconds.
@@ -99,20 +103,44 @@ class TraceJob:
 
 
 @attrs.frozen
+class Machine:
+    """What a trace says of the machine: how many ``nodes`` and ``processors``, 0 if nothing."""
+
+    nodes: int = 0
+    processors: int = 0
+
+    def cores(self, nodes: int) -> int:
+        """The cores of a node if it has *nodes* nodes where the trace does not say."""
+        return max(1, -(-self.processors // (self.nodes or nodes)))
+
+
+@attrs.frozen
+class Misfit:
+    """A line that is not in the form of the others; ``wanted`` says what it should be."""
+
+    wanted: str
+
+
+@attrs.frozen
 class Trace:
     """The ``jobs`` of a trace in the order in which they were submitted.
 
     Jobs submitted at the same time are in the order of their lines. ``left_out`` is how many lines
-    are not among them, by reason; the values of columns ``unused`` have no effect.
+    are not among them, by reason; ``misfits`` are the places of lines that were not understood, by
+    what they should be; the values of columns ``unused`` have no effect; ``notes`` tell what else
+    was left out or changed. ``machine`` is what the trace says of the machine.
     """
 
     jobs: list[TraceJob]
     left_out: Mapping[str, int] = attrs.field(factory=dict)
     unused: tuple[str, ...] = ()
+    misfits: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = ()
+    machine: Optional[Machine] = None
 
     @classmethod
     def of(
-        cls, lines: Iterable[tuple[str, Union[TraceJob, str]]], unused: tuple[str, ...] = ()
+        cls, lines: Iterable[tuple[str, Union[TraceJob, str, Misfit]]], unused: tuple[str, ...] = ()
     ) -> Trace:
         """The trace of *lines*, each its place, and a job or why there is none.
 
@@ -120,14 +148,17 @@ class Trace:
         """
         jobs: list[TraceJob] = []
         left_out: Counter[str] = Counter()
+        misfits: dict[str, list[str]] = {}
         for place, found in lines:
             if isinstance(found, str):
                 left_out[found] += 1
+            elif isinstance(found, Misfit):
+                misfits.setdefault(found.wanted, []).append(place)
             elif len(jobs) >= MAX_JOBS:
                 raise InvalidTrace(f"{place}: more than {MAX_JOBS} jobs")
             else:
                 jobs.append(found)
-        trace = cls(in_order(jobs), left_out, unused)
+        trace = cls(in_order(jobs), left_out, unused, misfits)
         if not jobs:
             raise InvalidTrace("; ".join(["there is no job in it", *trace.remarks]))
         return trace
@@ -139,11 +170,22 @@ class Trace:
         if self.left_out:
             reasons = ", ".join(f"{why}: {number:,}" for why, number in self.left_out.items())
             found.append(f"{words.count(sum(self.left_out.values()), 'line')} left out ({reasons})")
+        for wanted, places in self.misfits.items():
+            numbers = _named([place[len("line ") :] for place in places])
+            number = words.count(len(places), "line")
+            found.append(f"{number} not understood, because {wanted}: {numbers}")
         if self.unused:
-            more = len(self.unused) - MAX_NAMED
-            names = ", ".join(map(shown, self.unused[:MAX_NAMED]))
-            found.append(f"columns without effect: {names}{f' and {more} more' * (more > 0)}")
-        return found
+            found.append(f"columns without effect: {_named(list(map(shown, self.unused)))}")
+        late = sum(job.duration > job.limit for job in self.jobs)
+        if late:
+            found.append(f"{words.count(late, 'job')} ran longer than allowed: cut at the limit")
+        return [*found, *self.notes]
+
+
+def _named(names: Sequence[str]) -> str:
+    """The first of *names*, and how many there are besides."""
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + f" and {more:,} more" * (more > 0)
 
 
 #: Why a line is left out.

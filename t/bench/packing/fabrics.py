@@ -31,6 +31,7 @@ from treepool.cli.main import INTERRUPTED, Parser
 from treepool.cli.screen import DONE, complain, out
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
+from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.view import replay
 from treepool.view.trace import TraceJob
@@ -147,7 +148,7 @@ class Treepool(Rule):
 
     def look(self, nodes: int) -> Optional[list[int]]:
         found = self.pool.choice(self.request(nodes)).selection
-        return None if found is None else [rank for grant in found.grants for rank in grant.ranks]
+        return None if found is None else list(idset.iterate(found.ranks))
 
     def start(self, jobid: int, nodes: int, ranks: list[int]) -> None:
         assert sorted(self.pool.alloc(jobid, self.request(nodes)).ranks) == sorted(ranks)

@@ -53,8 +53,8 @@ class _Flux:
         except InsufficientResources:
             return None
         if hasattr(found, "parts"):
-            (((rank,), cores, gpus),) = found.parts
-            return rank, cores, gpus
+            ((ranks, cores, gpus),) = found.parts
+            return idset.lowest(ranks), cores, gpus
         (entry,) = ResourceSet.read({**found.to_dict(), "scheduling": {}}).entries
         return idset.lowest(entry.ranks), entry.cores, entry.gpus
 

@@ -14,13 +14,14 @@ from treepool import parse_shape
 from treepool.flux import heldback
 from treepool.placement.plan import profile, queue
 from treepool.placement.plan.jobs import FAR
-from treepool.rfc import jobspec
+from treepool.rfc import idset, jobspec
 
 
 def by_rank(parts):
     """What is held on each rank, as the job manager's books have it."""
     shown = books.bits
-    return {r: (shown(cores), shown(gpus)) for ranks, cores, gpus in parts for r in ranks}
+    return {r: (shown(cores), shown(gpus)) for ranks, cores, gpus in parts
+            for r in idset.iterate(ranks)}  # fmt: skip
 
 
 class History:
@@ -337,14 +338,13 @@ class History:
             assert scheduler.queue.jobs[jobid].priority == manager.jobs[jobid].priority
         assert set(scheduler.users) == set(has)
         index = scheduler.pool.situation.index
-        assert {r for r in manager.ranks if index.up[r]} == manager.up == manager.known_up
+        assert set(idset.iterate(index.up)) == manager.up == manager.known_up
         for job in manager.jobs.values():
             if job.answer in (SUCCESS, CANCEL):
                 assert job.key not in self.doomed or job.answer == CANCEL
         if scheduler._annotations.due == math.inf:
             self.told(scheduler)
-        for rank in manager.ranks:
-            self.apart(scheduler.queue, rank)
+        self.apart(scheduler.queue)
 
     def told(self, scheduler):
         """There is nothing more to tell: each job knows why it waits, and how long."""
@@ -356,12 +356,12 @@ class History:
                 said = told.get("t_estimate")
                 assert said == reservation.start, f"{jobid} is told {said}, not {reservation.start}"
 
-    def apart(self, queue, rank):
+    def apart(self, queue):
         """No two reservations, nor one and a running job or a window, share anything."""
-        spans = list(queue.profile.spans(rank))
-        for place, one in enumerate(spans):
-            for other in spans[:place]:
-                holders = {one.holder, other.holder}
+        holdings = list(queue.profile.holdings.items())
+        for place, (holder, one) in enumerate(holdings):
+            for another, other in holdings[:place]:
+                holders = {holder, another}
                 if not holders & set(queue.reservations):
                     continue
                 for jobid in holders & set(queue.reservations):
@@ -370,7 +370,12 @@ class History:
                 else:
                     end = min(one.end, other.end)
                     overlap = end > max(one.start, other.start, self.clock.now)
-                    shared = one.cores & other.cores or one.gpus & other.gpus
+                    both = [by_rank(some.parts) for some in (one, other)]
+                    shared = any(
+                        set(mine) & set(theirs)
+                        for rank in set.intersection(*map(set, both))
+                        for mine, theirs in zip(both[0][rank], both[1][rank])
+                    )
                     assert not (overlap and shared), (one, other)
 
 

@@ -31,7 +31,9 @@ CLASSES = (discover.Discovery, Pool, Queue, TreepoolScheduler)
 
 def cores_of(allocation):
     """How many cores a job got."""
-    return sum(len(ranks) * bin(cores).count("1") for ranks, cores, _ in allocation.parts)
+    return sum(
+        bin(ranks).count("1") * bin(cores).count("1") for ranks, cores, _ in allocation.parts
+    )
 
 
 class Faulty(TreepoolScheduler):

@@ -33,8 +33,7 @@ MAX_SPLIT = 1024
 
 
 class Entry(NamedTuple):
-    """A place in a request's order, of the nodes in ``state`` from ``rank`` up; or of a single
-    node, if ``serial`` is 0.
+    """A place in a request's order, of the nodes in ``state`` from ``rank`` up.
 
     ``segment`` says which units of the state's fit the entry is for (see fit.Segment). ``order``
     combines the shortfall of these units, whether they are remote, and the policy's key. It is
@@ -47,6 +46,11 @@ class Entry(NamedTuple):
     state: NodeState
     segment: int = 0
     sure: bool = False
+
+
+#: Nodes that stand equally high in the order: the ranks (bitmask) of a state that come for a
+#: segment of its units.
+Equals = dict[tuple[NodeState, int], int]
 
 
 @attrs.define(eq=False)
@@ -81,9 +85,9 @@ class Candidates:
             for _ in self.build():
                 pass
             return
-        for moved in dict.fromkeys(map(index.state_of.__getitem__, log[seen:])):
-            if moved is not None:
-                self._offer(moved)
+        for state in dict.fromkeys(moved.new for moved in log[seen:]):
+            if state is not None:
+                self._offer(state)
         if len(self._heap) > 64 + 2 * len(self._live):
             heap = list(self._live.values())
             heapq.heapify(heap)
@@ -163,38 +167,41 @@ class Candidates:
             heapq.heappop(heap)  # no entry is before the one that it corrects
         return None
 
-    def in_order(self, segments: bool = False) -> Iterator[Entry]:
-        """The nodes that can serve the ask, one after another.
+    def in_order(self, segments: bool = False) -> Iterator[Equals]:
+        """The nodes that can serve the ask, those that stand equally high together.
 
         With *segments*, a node comes once for each segment of its units.
         """
         first = self.best()
         if first is None:
             return
-        yield first  # most requests need no other, and no copy of the heap
-        heap = self._heap.copy()
-        following: dict[tuple[NodeState, int], Iterator[int]] = {}
+        spare, lowest = self.index.spare, 0
+        if not spare:  # most requests need no other node, and no copy of the heap
+            lowest = 1 << first.rank
+            yield {(first.state, 0): lowest}
+        heap, equals, order = self._heap.copy(), Equals(), first.order
         while heap:
+            if equals and heap[0].order > order:
+                yield from _spared(equals, spare)
+                equals = Equals()
             entry = heapq.heappop(heap)
-            state = entry.state
-            if entry.serial:  # an entry of a state, not of a node
+            state, segment, order = entry.state, entry.segment, entry.order
+            if not segment:
                 now = self._corrected(entry)
-                if now is entry:
-                    gives = assess(state, self.ask)
-                    for segment in range(len(gives.segments) if segments else 1):
-                        order = self._order_of(state, gives, segment) if segment else entry.order
-                        after = self.within & -2 << entry.rank
-                        ranks = idset.iterate(self.index.buckets[state] & after)
-                        following[state, segment] = ranks
-                        heapq.heappush(heap, Entry(order, entry.rank, 0, state, segment))
-                elif now is not None:
-                    heapq.heappush(heap, now)
-                continue
-            if (entry.rank, entry.segment) != (first.rank, 0):
-                yield entry
-            rank = next(following[state, entry.segment], None)
-            if rank is not None:
-                heapq.heappush(heap, Entry(entry.order, rank, 0, state, entry.segment))
+                if now is not entry:
+                    if now is not None:
+                        heapq.heappush(heap, now)
+                    continue
+                gives = assess(state, self.ask)
+                for more in range(1, len(gives.segments) if segments else 1):
+                    place = self._order_of(state, gives, more)
+                    heapq.heappush(heap, Entry(place, entry.rank, -more, state, more))
+            ranks = self.index.buckets[state] & self.within
+            if state is first.state and not segment:
+                ranks ^= lowest
+            if ranks:
+                equals[state, segment] = ranks
+        yield from _spared(equals, spare)
 
     def too_few(self, wanted: int) -> bool:
         """True if all states that may serve the ask have fewer than *wanted* ranks together.
@@ -249,6 +256,14 @@ class Candidates:
                 units += each * idset.size(self.index.buckets[state] & self.within)
 
 
+def _spared(equals: Equals, spare: int) -> Iterator[Equals]:
+    """*equals*, of which those that are to be spared come last."""
+    for among in (~spare, spare) if spare else (idset.EVERY,):
+        some = {place: ranks & among for place, ranks in equals.items() if ranks & among}
+        if some:
+            yield some
+
+
 def split_on(
     inventory: Inventory, ask: Ask, constraint: Optional[Constraint]
 ) -> frozenset[NodeType]:
@@ -270,5 +285,4 @@ def reached(index: NodeIndex, within: int) -> Iterable[NodeState]:
     """The states that up ranks of *within* (bitmask) may be in."""
     if within == idset.EVERY or idset.size(within) > len(index.buckets):
         return list(index.buckets)
-    states = (index.state_of[r] for r in idset.iterate(within) if r < len(index.up) and index.up[r])
-    return {state: None for state in states if state is not None}
+    return [state for state, _ in index.states(within & index.up)]

@@ -227,7 +227,8 @@ class Situation:
             while len(self.kept_rooms) >= most:
                 del self.kept_rooms[next(iter(self.kept_rooms))]
             within = self.inventory.matching(request.constraint)
-            found = RequestRooms.of(units_in(census, within, value), levels, each, at_most)
+            units = units_in(census, self.index, within, value)
+            found = RequestRooms.of(units, levels, each, at_most)
         if not searched:
             self.kept_rooms[key] = found
         return found

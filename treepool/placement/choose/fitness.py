@@ -28,8 +28,9 @@ from typing import Iterable, Iterator, Optional, Sequence
 import attrs
 
 from treepool.placement.nodes.distances import nearness
-from treepool.placement.nodes.fabric_tree import Fabric
+from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.link_table import LinkTable, smallest_link
+from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
 
@@ -108,23 +109,18 @@ class Share:
     nslots: int
 
 
-def shares_of(
-    parts: Iterable[tuple[Sequence[int], int, int]],
-    nslots: int,
-    types: Sequence[Optional[NodeType]],
-) -> Iterator[Share]:
-    """What a job has on each node type: *parts* are (ranks, cores, GPUs), *types* is by rank.
+def shares_of(parts: Iterable[Held], nslots: int, inventory: Inventory) -> Iterator[Share]:
+    """What a job that holds *parts* has on each node type.
 
     The job's *nslots* slots are divided among the nodes in proportion to cores.
     """
     listed = list(parts)
-    everything = sum(len(ranks) * idset.size(cores) for ranks, cores, _ in listed)
+    everything = sum(idset.size(ranks) * idset.size(cores) for ranks, cores, _ in listed)
     for ranks, cores, gpus in listed:
         kinds: dict[NodeType, int] = {}
-        for rank in ranks:
-            node_type = types[rank] if rank < len(types) else None
+        for (_, node_type), having in inventory.kinds(ranks):
             if node_type is not None:
-                kinds[node_type] = kinds.get(node_type, 0) + 1
+                kinds[node_type] = kinds.get(node_type, 0) + idset.size(having)
         here = max(1, round(nslots * idset.size(cores) / max(1, everything)))
         for node_type, count in kinds.items():
             yield Share(node_type, count, cores, gpus, here)
@@ -153,35 +149,32 @@ def of_job(
     return Fitness(memory, links, inter, weights, ideal)
 
 
-def spread_of(fabric: Fabric, ranks: Iterable[int], types: Sequence[Optional[NodeType]]) -> float:
-    """The fewest domains that could hold as many nodes as *ranks* over those they span.
+def spread_of(inventory: Inventory, ranks: int) -> float:
+    """The fewest domains that could hold as many nodes as *ranks* (bitmask) over those they span.
 
-    That is averaged over the localities. Nodes of other *types* (by rank) than the job has do not
-    count. A node that is in no domain of a locality is a domain of its own.
+    That is averaged over the localities. Nodes of other types than the job has do not count. A node
+    that is in no domain of a locality is a domain of its own.
     """
-    shares = [fewest / spanned for spanned, fewest in domains_of(fabric, ranks, types).values()]
+    shares = [fewest / spanned for spanned, fewest in domains_of(inventory, ranks).values()]
     return sum(shares) / len(shares) if shares else 1.0
 
 
-def domains_of(
-    fabric: Fabric, ranks: Iterable[int], types: Sequence[Optional[NodeType]]
-) -> dict[str, tuple[int, int]]:
-    """Of each locality, how many domains *ranks* span, and the fewest that could hold as many.
-
-    See ``spread_of``.
-    """
-    listed = list(ranks)
-    kinds = frozenset(node_type for rank in listed for node_type in (types[rank],) if node_type)
+def domains_of(inventory: Inventory, ranks: int) -> dict[str, tuple[int, int]]:
+    """Of each locality above the nodes, how many domains *ranks* (bitmask) span, and the fewest
+    that could hold as many; see ``spread_of``."""
+    fabric = inventory.fabric
+    if fabric is None:
+        return {}
+    kinds = frozenset(node_type for (_, node_type), _ in inventory.kinds(ranks) if node_type)
     found = {}
     for locality in fabric.localities:
-        spanned = {fabric.domain_of(rank, locality) for rank in listed}
-        left, fewest = len(listed), 0
-        for size in fabric.sizes(locality, kinds, types):
+        left, fewest = idset.size(ranks), 0
+        for size in fabric.sizes(locality, kinds, inventory.types):
             if left <= 0:
                 break
             left -= size
             fewest += 1
-        found[locality] = len(spanned), fewest + max(0, left)
+        found[locality] = fabric.spanned(ranks, locality), fewest + max(0, left)
     return found
 
 

@@ -7,7 +7,6 @@ domain changes, so its cost follows what changes, not the number of domains.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from typing import (
     Callable,
     Dict,
@@ -25,6 +24,7 @@ import attrs
 
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric_tree import ROOT
+from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.request.job_options import Within
 from treepool.placement.request.need import Level
@@ -84,12 +84,13 @@ class Order(NamedTuple):
     """A place in the order of the domains that can host something: *best fit*.
 
     Domains in which all of it is local come first, then those with the fewest free cores, the
-    fewest free GPUs, and the lowest rank.
+    fewest free GPUs, the fewest ranks that are to be spared, and the lowest rank.
     """
 
     remote: bool
     cores: int
     gpus: int
+    spared: int
     lowest: int
     domain: int
 
@@ -105,7 +106,8 @@ class Rooms(Known[Room]):
     def order(self, domain: int, wanted: int) -> Order:
         """The place of *domain* in the order of those that can host it *wanted* times."""
         _, local, cores, gpus = self(domain)
-        return Order(local < wanted, cores, gpus, self.fabric.lowest[domain], domain)
+        spared = self.census.spared.get(domain, 0) if self.census.spare else 0
+        return Order(local < wanted, cores, gpus, spared, self.fabric.lowest[domain], domain)
 
     def smallest(self, wanted: int, around: int = ROOT) -> int:
         """The smallest domain in *around* that can host it *wanted* times, the first in order.
@@ -130,16 +132,19 @@ class Rooms(Known[Room]):
         return min(filter(None, inside), default=here)
 
 
-def units_in(census: Census, within: int, value: Value) -> Rooms:
-    """The units of the up ranks of *within* (bitmask), by the *value* of each state."""
+def units_in(census: Census, index: NodeIndex, within: int, value: Value) -> Rooms:
+    """The units of the up ranks of *index* in *within* (bitmask), by the *value* of each state."""
     fabric = census.fabric
     having = fabric.having(within)
 
     def states(leaf: int) -> Iterable[tuple[NodeState, int]]:
         if within == idset.EVERY:
             return census.held[leaf].items()
-        states = (census.state_of[rank] for rank in fabric.ranks[leaf] if within >> rank & 1)
-        return Counter(state for state in states if state is not None).items()
+        here = fabric.part(leaf, index.up & within)
+        held: dict[NodeState, int] = {}
+        for state, those in index.states(here):
+            held[state] = held.get(state, 0) + idset.size(those)
+        return held.items()
 
     def rule(domain: int) -> Room:
         units = local = cores = gpus = 0

@@ -5,25 +5,25 @@ This module changes nothing. The pool commits a complete selection or none.
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import Iterable, Iterator, NamedTuple, Optional
+from typing import Iterable, NamedTuple, Optional
 
 import attrs
 
-from treepool.placement.choose.candidates import Candidates, Entry
+from treepool.placement.choose.candidates import Candidates, Equals
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import Fit, assess
 from treepool.placement.on_node.slots import Step
 from treepool.placement.request.vertices import Request
+from treepool.rfc import idset
 from treepool.rfc.count import Count
 
 
 @attrs.frozen
 class Grant:
-    """``units`` units, as ``fit`` places them, on each of ``ranks`` (ascending) in ``state``."""
+    """``units`` units, as ``fit`` places them, on each of ``ranks`` (bitmask) in ``state``."""
 
     state: NodeState
-    ranks: tuple[int, ...]
+    ranks: int
     fit: Fit
     units: int
 
@@ -40,17 +40,18 @@ class Selection:
     grants: tuple[Grant, ...]
     nslots: int
 
-    def ranks(self) -> Iterator[int]:
-        """All ranks of the selection."""
-        return (rank for grant in self.grants for rank in grant.ranks)
+    @property
+    def ranks(self) -> int:
+        """All ranks of the selection (bitmask)."""
+        return idset.union(grant.ranks for grant in self.grants)
 
     @property
     def extent(self) -> tuple[int, int, int]:
         """How much is served, the outermost count first: nodes if the request asks for nodes,
         else units; units on these nodes; and slots."""
         grants = self.grants
-        asked = sum(len(grant.ranks) * grant.units for grant in grants)
-        return asked, sum(len(g.ranks) * g.step.units for g in grants), self.nslots
+        asked = sum(idset.size(grant.ranks) * grant.units for grant in grants)
+        return asked, sum(idset.size(g.ranks) * g.step.units for g in grants), self.nslots
 
     @property
     def remote(self) -> bool:
@@ -95,11 +96,11 @@ def select(request: Request, candidates: Candidates) -> Optional[Selection]:
 
 def _nodes(nodes: Count, candidates: Candidates) -> Optional[Selection]:
     """Select a number of distinct nodes, each with its slots."""
-    chosen = _distinct(nodes.minimum, nodes.maximum, candidates)
-    found = nodes.largest(len(chosen))
+    chosen, number = _distinct(nodes.minimum, nodes.maximum, candidates)
+    found = nodes.largest(number)
     if found is None:
         return None
-    grants = _granted(((entry, 1) for entry in chosen[:found]), candidates)
+    grants = _granted(_first(chosen, found), candidates)
     return Selection(grants, _slots_of(grants))
 
 
@@ -110,61 +111,122 @@ def _span(request: Request, candidates: Candidates) -> Optional[Selection]:
     most = None
     if slots.maximum is not None and nodes.maximum is not None:
         most = slots.maximum * nodes.maximum
-    chosen = _distinct(nodes.minimum * slots.minimum, most, candidates)
-    nslots = slots.largest(len(chosen) // nodes.minimum)
+    chosen, number = _distinct(nodes.minimum * slots.minimum, most, candidates)
+    nslots = slots.largest(number // nodes.minimum)
     if nslots is None:
         return None
-    per_slot = nodes.largest(len(chosen) // nslots)
+    per_slot = nodes.largest(number // nslots)
     assert per_slot is not None
-    grants = _granted(((entry, 1) for entry in chosen[: nslots * per_slot]), candidates)
+    grants = _granted(_first(chosen, nslots * per_slot), candidates)
     return Selection(grants, nslots)
 
 
-def _distinct(least: int, most: Optional[int], candidates: Candidates) -> list[Entry]:
-    """Up to *most* distinct nodes in order; none if there are fewer than *least*."""
-    if candidates.too_few(least):
-        return []
-    return list(islice(candidates.in_order(), most))
+def _distinct(least: int, most: Optional[int], candidates: Candidates) -> tuple[list[Equals], int]:
+    """Distinct nodes in order, and how many, up to *most*; none if there are fewer than *least*."""
+    chosen: list[Equals] = []
+    found = 0
+    if not candidates.too_few(least):
+        for equals in candidates.in_order():
+            chosen.append(equals)
+            found += sum(map(idset.size, equals.values()))
+            if most is not None and found >= most:
+                return chosen, most
+    return chosen, found
+
+
+def _first(chosen: Iterable[Equals], number: int) -> _Given:
+    """The first *number* nodes of *chosen*, a unit on each."""
+    given: _Given = {}
+    for equals in chosen:
+        ranks = idset.take_lowest(idset.union(equals.values()), number)
+        for (state, _), having in equals.items():
+            _give(given, state, having & ranks, 1)
+        number -= idset.size(ranks)
+        if not number:
+            break
+    return given
 
 
 def _fill(units: Count, candidates: Candidates) -> Optional[Selection]:
     """Select units wherever they fit: units with local slots first, node by node in order."""
-    chosen: list[tuple[Entry, int]] = []
-    found = 0
-    for entry in candidates.in_order(segments=True):
-        share = assess(entry.state, candidates.ask).share(entry.segment)
-        chosen.append((entry, share))
-        found += share
+    chosen: list[tuple[dict[tuple[NodeState, int], int], int]] = []
+    found, ask = 0, candidates.ask
+    for equals in candidates.in_order(segments=True):
+        shares = {
+            (state, assess(state, ask).share(segment)): ranks
+            for (state, segment), ranks in equals.items()
+        }
+        here = _units_in(shares)
+        chosen.append((shares, here))
+        found += here
         if units.maximum is not None and found >= units.maximum:
             break
-    wanted = units.largest(found)
-    if wanted is None:
+    left = units.largest(found)
+    if left is None:
         return None
-    if found > wanted:  # the last nodes give less
-        found = wanted
-        for place, (entry, share) in enumerate(chosen):
-            chosen[place] = entry, min(share, found)
-            found -= min(share, found)
-    grants = _granted(chosen, candidates)
+    given: _Given = {}
+    for shares, here in chosen:
+        if here > left:
+            if left:
+                _give_part(given, shares, left)
+            break
+        for (state, share), ranks in shares.items():
+            _give(given, state, ranks, share)
+        left -= here
+    grants = _granted(given, candidates)
     return Selection(grants, _slots_of(grants))
 
 
-def _granted(chosen: Iterable[tuple[Entry, int]], candidates: Candidates) -> tuple[Grant, ...]:
-    """The nodes of *chosen* entries, each with all the units that it gives."""
-    units: dict[int, int] = {}
-    states: dict[int, NodeState] = {}
-    for entry, number in chosen:
-        units[entry.rank] = units.get(entry.rank, 0) + number
-        states[entry.rank] = entry.state
-    ranks: dict[tuple[NodeState, int], list[int]] = {}
-    for rank, number in units.items():
-        if number:
-            ranks.setdefault((states[rank], number), []).append(rank)
-    return tuple(
-        Grant(state, tuple(sorted(those)), assess(state, candidates.ask), number)
-        for (state, number), those in ranks.items()
-    )
+#: The ranks (bitmask) in a state that give so many units.
+_Given = dict[tuple[NodeState, int], int]
+
+
+def _units_in(shares: _Given, below: int = idset.EVERY) -> int:
+    """The units that those of *shares* give that are among the ranks *below* (bitmask)."""
+    return sum(share * idset.size(ranks & below) for (_, share), ranks in shares.items())
+
+
+def _give(given: _Given, state: NodeState, ranks: int, units: int) -> None:
+    """Let *ranks* in *state* give so many *units* more."""
+    for (one, number), before in list(given.items()):
+        both = before & ranks
+        if both and one is state:
+            ranks ^= both
+            given[state, number] = before ^ both
+            given[state, number + units] = given.get((state, number + units), 0) | both
+    if ranks:
+        given[state, units] = given.get((state, units), 0) | ranks
+
+
+def _give_part(given: _Given, shares: _Given, units: int) -> None:
+    """Let the first ranks of *shares*, which could give more, give *units*."""
+    everything = idset.union(shares.values())
+    low, high = 0, everything.bit_length()
+    while low < high:  # the narrowest set of the first ranks that gives enough
+        middle = (low + high) >> 1
+        if _units_in(shares, (1 << middle) - 1) < units:
+            low = middle + 1
+        else:
+            high = middle
+    before = (1 << low >> 1) - 1
+    for (state, share), ranks in shares.items():
+        _give(given, state, ranks & before, share)
+    rest = units - _units_in(shares, before)
+    for (state, share), ranks in shares.items():
+        if rest and ranks >> (low - 1) & 1:
+            _give(given, state, 1 << (low - 1), min(rest, share))
+            rest -= min(rest, share)
+
+
+def _granted(given: _Given, candidates: Candidates) -> tuple[Grant, ...]:
+    """The nodes that are *given*, by their lowest rank."""
+    grants = [
+        Grant(state, ranks, assess(state, candidates.ask), number)
+        for (state, number), ranks in given.items()
+        if ranks
+    ]
+    return tuple(sorted(grants, key=lambda grant: grant.ranks & -grant.ranks))
 
 
 def _slots_of(grants: Iterable[Grant]) -> int:
-    return sum(len(g.ranks) * g.step.nslots for g in grants)
+    return sum(idset.size(g.ranks) * g.step.nslots for g in grants)

@@ -78,7 +78,8 @@ def on_one(
     if len(equal) > 1 or (equal and index.buckets[state] != 1 << rank):
         census, within = index.census(fabric), situation.inventory.matching(request.constraint)
         while True:
-            rank = census.first(equal, within, domain)
+            among = idset.union(index.buckets.get(state, 0) for state in equal)
+            rank = census.first(among & within, domain)
             there = index.state_of[rank]
             assert there is not None
             if there is state or candidates.stands(there, top.order, units):
@@ -87,7 +88,7 @@ def on_one(
             equal = equal - {there}
     gives = fit(state, request.ask)
     assert gives is not None
-    return Selection((Grant(state, (rank,), gives, units),), gives.steps[units - 1].nslots)
+    return Selection((Grant(state, 1 << rank, gives, units),), gives.steps[units - 1].nslots)
 
 
 class Domains:
@@ -110,11 +111,11 @@ class Domains:
         number = units_of(request)
         if number is None or request.nodes is None or number == 1:
             plain = self.select(domain)
-            if plain is None or len(plain.grants) == len(plain.grants[0].ranks) == 1:
+            if plain is None or idset.size(plain.ranks) == 1:
                 return self.among_equals(domain, plain) if plain else None
             if request.ask.counted:
                 return self.by_trial(domain, plain)
-            number = sum(len(grant.ranks) * grant.units for grant in plain.grants)
+            number = sum(idset.size(grant.ranks) * grant.units for grant in plain.grants)
             slots = plain.nslots
         else:
             slots = request.units.minimum if request.spans else 0

@@ -7,7 +7,7 @@ none, it spans no more of the highest domains than there. Afterwards the request
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, Optional
+from typing import Iterator, Optional
 
 import attrs
 
@@ -59,11 +59,11 @@ def _closer(
     one_node = count.maximum == 1 and not (local.spans or local.above)
     if one_node or fabric is None or selection is None:
         return
-    name = _around(fabric, selection.ranks())
+    name = _around(fabric, selection.ranks)
     if name is not None:
         yield _within(local, Within(name))
     elif not local.above and units_of(local) is not None:  # others may span more when less is free
-        yield attrs.evolve(local, at_most=Within("", len(fabric.highest(selection.ranks()))))
+        yield attrs.evolve(local, at_most=Within("", len(fabric.highest(selection.ranks))))
 
 
 def _within(request: Request, within: Within) -> Request:
@@ -76,10 +76,9 @@ def _within(request: Request, within: Within) -> Request:
     return attrs.evolve(request, levels=(level, *request.levels))
 
 
-def _around(fabric: Fabric, ranks: Iterable[int]) -> Optional[str]:
-    """The locality of the smallest domain that has all *ranks*; None if only the pool does."""
-    leaves = {fabric.homes[rank][0] for rank in ranks}
-    shared = set.intersection(*(set(fabric.paths[leaf]) for leaf in leaves))
+def _around(fabric: Fabric, ranks: int) -> Optional[str]:
+    """The locality of the smallest domain that has all *ranks* (bitmask); None if only the pool."""
+    shared = set.intersection(*(set(fabric.paths[leaf]) for leaf, _ in fabric.leaves_of(ranks)))
     # Children have higher numbers than their parents. Ranks that stand alone have no locality.
     names = (fabric.locality[domain] for domain in sorted(shared, reverse=True))
     return next(filter(None, names), None)

@@ -51,6 +51,8 @@ class Fabric:
         self._named: dict[str, bytearray] = {}
         self._within: dict[str, bytearray] = {}
         self._sizes: dict[tuple[str, frozenset[Any]], list[int]] = {}
+        #: By leaf, the lowest rank, and all ranks less that (bitmask).
+        self._shapes: dict[int, tuple[int, int]] = {}
         self._having: dict[int, frozenset[int]] = {}
 
     @classmethod
@@ -68,7 +70,7 @@ class Fabric:
         new._new("", None, -1, {})
         for place, (name, members) in enumerate(sets.items()):
             leaf = new._new("", name, ROOT, {})
-            new._leaf(leaf, list(idset.iterate(members)))
+            new._leaf(leaf, members)
             new.lowest[leaf] = place
         new._close(ROOT)
         return new
@@ -103,6 +105,19 @@ class Fabric:
             return frozenset(domain for leaf in leaves for domain in self.paths[leaf])
 
         return remembered(self._having, _MAX_SETS, ranks, having)
+
+    def part(self, leaf: int, ranks: int) -> int:
+        """Those of *ranks* (bitmask) that are in *leaf*."""
+        low, members = self._shapes[leaf]
+        return (ranks >> low & members) << low
+
+    def leaves_of(self, ranks: int) -> Iterator[tuple[int, int]]:
+        """The leaves of *ranks* (bitmask), of which each has one, with those that are in each."""
+        while ranks:
+            leaf = self.homes[idset.lowest(ranks)][0]
+            here = self.part(leaf, ranks)
+            yield leaf, here
+            ranks ^= here
 
     def around(self, domain: int) -> tuple[int, ...]:
         """*domain* and all domains around it, without the root, the smallest first."""
@@ -150,17 +165,18 @@ class Fabric:
         name = self.name[domain]
         return f"{self.locality[domain]} {name or f'of rank {self.lowest[domain]}'}"
 
-    def domain_of(self, rank: int, locality: str) -> int:
-        """The domain of *locality* that *rank* is in; a negative number of its own if in none."""
-        for leaf in self.homes[rank]:
-            for domain in self.around(leaf):
-                if self.locality[domain] == locality:
-                    return domain
-        return -1 - rank
+    def spanned(self, ranks: int, locality: str) -> int:
+        """How many domains of *locality* the *ranks* (bitmask) span: a rank in none is one."""
+        found, alone = set(), 0
+        for leaf, here in self.leaves_of(ranks):
+            around = [d for d in self.around(leaf) if self.locality[d] == locality]
+            found.update(around[:1])
+            alone += 0 if around else idset.size(here)
+        return len(found) + alone
 
-    def highest(self, ranks: Iterable[int]) -> set[int]:
-        """The domains directly below the root that *ranks* are in."""
-        return {self.paths[self.homes[rank][0]][-2] for rank in ranks}
+    def highest(self, ranks: int) -> set[int]:
+        """The domains directly below the root that *ranks* (bitmask) are in."""
+        return {self.paths[leaf][-2] for leaf, _ in self.leaves_of(ranks)}
 
     def sizes(
         self, locality: str, kinds: frozenset[Any], types: Sequence[Optional[Any]]
@@ -180,24 +196,21 @@ class Fabric:
             sizes = self._sizes[key] = sorted(filter(None, counts), reverse=True)
         return sizes
 
-    def cut(self, ranks: Sequence[int]) -> Optional[dict[str, Any]]:
-        """``scheduling.fabric`` for some *ranks* (ascending): without domains that are empty."""
-        having: dict[int, list[int]] = {}
-        for rank in ranks:
-            for leaf in self.homes[rank]:
-                having.setdefault(leaf, []).append(rank)
+    def cut(self, ranks: int) -> Optional[dict[str, Any]]:
+        """``scheduling.fabric`` for some *ranks* (bitmask): without domains that are empty."""
+        having = dict(self.leaves_of(ranks))
         # A domain says all its ranks if some of them stand alone there.
         mixed = {self.parent[leaf] for leaf in having if not self.locality[leaf]}
         for leaf, those in list(having.items()) if mixed else ():
             for domain in mixed.intersection(self.around(leaf)):
-                having.setdefault(domain, []).extend(those)
+                having[domain] = having.get(domain, 0) | those
         inner: dict[int, dict[str, list[Any]]] = {}
         # Children have higher numbers than their parents, so all of a domain's come before it.
         for domain in sorted({d for leaf in having for d in self.around(leaf)}, reverse=True):
             if self.locality[domain]:
                 one = written(
                     self.name[domain],
-                    idset.encode_ids(sorted(having.get(domain, ()))),
+                    idset.encode(having.get(domain, 0)),
                     _ordered(inner.get(domain, {})),
                     self.extra[domain],
                 )
@@ -227,10 +240,12 @@ class Fabric:
             self.children[parent].append(number)
         return number
 
-    def _leaf(self, number: int, ranks: Sequence[int]) -> None:
-        self.ranks[number] = ranks
+    def _leaf(self, number: int, members: int) -> None:
+        ranks = self.ranks[number] = list(idset.iterate(members))
         self.lowest[number] = ranks[0] if ranks else -1
         self.size[number] = len(ranks)
+        low = max(0, self.lowest[number])
+        self._shapes[number] = low, members >> low
         home: dict[tuple[int, ...], tuple[int, ...]] = {}  # most ranks share one tuple
         for rank in ranks:
             old = self.homes[rank]
@@ -253,15 +268,15 @@ class Fabric:
     ) -> None:
         """Add *domain* and all in it. *alone* are more ranks that may stand alone in it."""
         number = self._new(locality, domain.name, parent, domain.extra)
-        ranks = (rank for first, end in domain.ranks for rank in range(first, end))
         if not domain.inner and parent >= 0:
-            self._leaf(number, list(ranks))
+            self._leaf(number, idset.from_runs(domain.ranks))
             return
+        ranks = (rank for first, end in domain.ranks for rank in range(first, end))
         for inner, child in sorted(domain.children(), key=lambda pair: pair[1].ranks):
             self._add(inner, child, number)
         for rank in (*ranks, *alone):
             if not self.homes[rank]:
-                self._leaf(self._new("", None, number, {}), [rank])
+                self._leaf(self._new("", None, number, {}), 1 << rank)
         self._close(number)
 
 

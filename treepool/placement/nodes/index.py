@@ -1,8 +1,8 @@
-"""The index: which ranks are in which state, and a log of the ranks that moved."""
+"""The index: which ranks are in which state, and a log of the sets of ranks that moved."""
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Iterator, Optional, Sequence
+from typing import Callable, Iterable, Iterator, NamedTuple, Optional
 
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric_tree import Fabric
@@ -15,39 +15,57 @@ Change = Callable[[NodeState, int, int], NodeState]
 #: Most censuses that are kept: that of the fabric, and one for each family of properties.
 MAX_CENSUSES = 8
 
-#: A rank, and the state that it was in.
+#: Ranks (bitmask), and the state that they were in.
 Move = tuple[int, NodeState]
+
+
+class Moved(NamedTuple):
+    """The up ``ranks`` (bitmask) were in state ``old`` and are in ``new``; None if not up."""
+
+    ranks: int
+    old: Optional[NodeState]
+    new: Optional[NodeState]
 
 
 class NodeIndex:
     """The state of every rank, and the up ranks of every state.
 
-    ``state_of[rank]`` is None where the pool has no such rank. ``buckets`` has the ranks of each
-    state as a bitmask, and no empty one: that of 100,000 nodes is copied in a microsecond.
+    ``state_of[rank]`` is None where the pool has no such rank. ``up`` are the ranks that are up.
+    ``buckets`` has the ranks of each state that are up, and no empty set. Sets are bitmasks: that
+    of 100,000 nodes is copied in a microsecond.
     """
 
-    __slots__ = ("state_of", "up", "buckets", "log", "log_start", "_censuses")
+    __slots__ = ("state_of", "up", "buckets", "spare", "log", "log_start", "_censuses")
 
-    def __init__(self, state_of: list[Optional[NodeState]], up: bytearray) -> None:
+    def __init__(self, state_of: list[Optional[NodeState]], up: int) -> None:
         self.state_of = state_of
         self.up = up
         self.buckets: dict[NodeState, int] = {}
-        #: Ranks that changed their state, or went up or down, in order; entries before log_start
-        #: are dropped.
-        self.log: list[int] = []
+        #: Ranks (bitmask) that come last among those that are equal otherwise.
+        self.spare = 0
+        #: What changed, in order; entries before log_start are dropped.
+        self.log: list[Moved] = []
         self.log_start = 0
         self._censuses: dict[Fabric, Census] = {}
         self.rebuild()
 
     def copy(self) -> NodeIndex:
         """An independent copy, in O(states) and one copy of the list of ranks."""
-        new = NodeIndex([], bytearray())
+        new = NodeIndex([], 0)
         new.state_of = self.state_of.copy()
-        new.up = self.up.copy()
+        new.up, new.spare = self.up, self.spare
         new.buckets = self.buckets.copy()
         new.log_start = self.log_start + len(self.log)
         for fabric in list(self._censuses):
             new._censuses[fabric] = self.census(fabric).copy()
+        return new
+
+    def sparing(self, ranks: int) -> NodeIndex:
+        """A copy in which *ranks* (bitmask) come last among those that are equal otherwise."""
+        new = self.copy()
+        new.spare = ranks
+        for census in new._censuses.values():
+            census.spare = ranks
         return new
 
     def census(self, fabric: Fabric) -> Census:
@@ -62,7 +80,7 @@ class NodeIndex:
             yield most or 0
 
     def _follow(self, fabric: Fabric, most: Optional[int]) -> bool:
-        found = self._censuses.pop(fabric, None) or Census(fabric)
+        found = self._censuses.pop(fabric, None) or Census(fabric, self.spare)
         more = found.follow(self, most)  # if that fails, it is not kept
         if len(self._censuses) >= MAX_CENSUSES:
             del self._censuses[next(iter(self._censuses))]  # the one not used for longest
@@ -73,75 +91,87 @@ class NodeIndex:
         """Rebuild the buckets from ``state_of`` and ``up``, at first and after a failed change."""
         self.log_start += len(self.log) + 1  # no reader is this far, so each looks at everything
         self.log = []
-        self.buckets = idset.by_value(self.state_of, idset.from_flags(self.up))
+        self.buckets = idset.by_value(self.state_of, self.up)
+        self._censuses.clear()
+
+    def states(self, ranks: int) -> Iterator[tuple[NodeState, int]]:
+        """The states of *ranks*, each with those that are in it; nothing for unknown ranks."""
+        state_of, buckets = self.state_of, self.buckets
+        width = len(state_of)
+        up = ranks & self.up
+        down = ranks ^ up
+        while up:
+            state = state_of[idset.lowest(up)]
+            assert state is not None
+            here = buckets[state] & up
+            yield state, here
+            up ^= here
+        for rank in idset.iterate(down):
+            state = state_of[rank] if rank < width else None
+            if state is not None:
+                yield state, 1 << rank
 
     def move(self, parts: Iterable[Held], change: Change, before: list[Move]) -> None:
         """Put the ranks of *parts* into the states after *change*, and note those *before* it.
 
         If this fails, or what the caller does next, ``move_back`` undoes it.
         """
-        self._cut_log()
         for ranks, cores, gpus in parts:
-            moved: dict[tuple[NodeState, NodeState], list[int]] = {}
-            last = new = None
-            for rank in ranks:
-                old = self.state_of[rank]
-                if old is None:  # removed since it was allocated
-                    continue
-                if new is None or old is not last:  # most are in the state of the previous rank
-                    last, new = old, change(old, cores, gpus)
-                before.append((rank, old))
-                self.log.append(rank)
-                self.state_of[rank] = new
-                if self.up[rank]:
-                    moved.setdefault((old, new), []).append(rank)
-            for (old, new), those in moved.items():
-                mask = idset.from_ids(those)
-                self._leave(old, mask)
-                self._enter(new, mask)
+            for old, here in list(self.states(ranks)):  # ranks may have been removed since
+                before.append((here, old))
+                self._move(here, old, change(old, cores, gpus))
 
-    def put(self, rank: int, state: NodeState, up: bool) -> None:
-        """Put *rank* into *state*, up or not."""
+    def put(self, ranks: int, state: NodeState) -> list[tuple[NodeState, int]]:
+        """Put *ranks*, which the pool has, into *state*; returns those that were in another."""
+        moved = [(old, here) for old, here in self.states(ranks) if old is not state]
+        for old, here in moved:
+            self._move(here, old, state)
+        return moved
+
+    def _move(self, ranks: int, old: NodeState, new: NodeState) -> None:
         self._cut_log()
-        self.log.append(rank)
-        old = self.state_of[rank]
-        if self.up[rank] and old is not None:
-            self._leave(old, 1 << rank)
-        self.state_of[rank] = state
-        self.up[rank] = up
+        state_of = self.state_of
+        up = ranks & self.up
         if up:
-            self._enter(state, 1 << rank)
+            self._leave(old, up)
+            self._enter(new, up)
+            self.log.append(Moved(up, old, new))
+        for first, end in idset.runs(ranks):
+            if end == first + 1:
+                state_of[first] = new
+            else:
+                state_of[first:end] = [new] * (end - first)
 
     def move_back(self, before: list[Move]) -> None:
         """Put the ranks into the states that ``move`` noted."""
-        for rank, state in reversed(before):  # a rank may have moved twice
-            self.state_of[rank] = state
+        for ranks, state in reversed(before):  # a rank may have moved twice
+            for rank in idset.iterate(ranks):
+                self.state_of[rank] = state
         self.rebuild()
 
-    def set_up(self, ranks: Iterable[int], up: bool) -> None:
-        """Make *ranks* available or unavailable: all of them, or none if it fails."""
-        self._cut_log()
-        before, changed = self.up.copy(), dict[NodeState, list[int]]()
+    def set_up(self, up: int) -> None:
+        """Let the ranks *up* be available, and no others: all of this, or none if it fails."""
+        before = self.up
         try:
-            for rank in ranks:
-                state = self.state_of[rank]
-                if state is None or self.up[rank] == up:
-                    continue
-                self.log.append(rank)
-                self.up[rank] = up
-                changed.setdefault(state, []).append(rank)
-            for state, those in changed.items():
-                (self._enter if up else self._leave)(state, idset.from_ids(those))
+            for state, ranks in list(self.states(before & ~up)):
+                self._leave(state, ranks)
+                self.log.append(Moved(ranks, state, None))
+            self.up = before & up
+            for state, ranks in list(self.states(up & ~before)):
+                self._enter(state, ranks)
+                self.log.append(Moved(ranks, None, state))
+            self.up = up
         except BaseException:
             self.up = before
             self.rebuild()
             raise
+        self._cut_log()
 
-    def without(self, ranks: Sequence[int]) -> NodeIndex:
+    def without(self, ranks: int) -> NodeIndex:
         """A copy that knows nothing of *ranks*."""
         new = self.copy()
-        new.set_up(ranks, False)
-        for rank in ranks:
+        new.set_up(new.up & ~ranks)
+        for rank in idset.iterate(ranks):
             new.state_of[rank] = None
         new._censuses.clear()
         return new

@@ -7,7 +7,7 @@ its properties. It does not change until nodes are removed. Copies of a pool sha
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Iterable, Optional
+from typing import Any, Iterable, Iterator, Optional
 
 import attrs
 
@@ -31,6 +31,10 @@ MAX_FAMILIES = 16
 
 #: How many constraints' rank sets are remembered.
 MAX_CONSTRAINTS = 256
+
+
+#: The place of a node's entry in the key, -1 for none, and its type, None if it was removed.
+Kind = tuple[int, Optional[NodeType]]
 
 
 @attrs.define(eq=False, slots=False)
@@ -80,6 +84,22 @@ class Inventory:
     def node_types(self) -> dict[NodeType, int]:
         """Each node type and its ranks (bitmask)."""
         return idset.by_value(self.types, self.ranks)
+
+    @cached_property
+    def _kinds(self) -> dict[Kind, int]:
+        ranks: dict[Kind, list[int]] = {}
+        for rank, kind in enumerate(zip(self.entries, self.types)):
+            ranks.setdefault(kind, []).append(rank)
+        return {kind: idset.from_ids(those) for kind, those in ranks.items()}
+
+    def kinds(self, ranks: int) -> Iterator[tuple[Kind, int]]:
+        """The kinds of *ranks* (bitmask), each with those of them that are of it."""
+        while ranks:
+            rank = idset.lowest(ranks)
+            kind = self.entries[rank], self.types[rank]
+            here = self._kinds[kind] & ranks
+            yield kind, here
+            ranks ^= here
 
     @cached_property
     def localities(self) -> tuple[str, ...]:
@@ -148,8 +168,7 @@ class Inventory:
     @cached_property
     def idle_index(self) -> NodeIndex:
         """An index in which every rank is idle and up, to decide feasibility."""
-        up = idset.flags(union(self.node_types.values()), len(self.types))
-        return NodeIndex(self.idle_states(), up)
+        return NodeIndex(self.idle_states(), union(self.node_types.values()))
 
     def idle_states(self) -> list[Optional[NodeState]]:
         """The state of every rank when nothing is allocated."""

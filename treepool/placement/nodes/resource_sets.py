@@ -44,8 +44,7 @@ def allocated_R(inventory: Inventory, index: NodeIndex) -> ResourceSet:
 
 def down_R(inventory: Inventory, index: NodeIndex) -> ResourceSet:
     """All that the nodes have that are down, without the key; they may be none."""
-    up = idset.from_flags(index.up)
-    down = (attrs.evolve(e, ranks=e.ranks & ~up) for e in inventory.resource_set.entries)
+    down = (attrs.evolve(e, ranks=e.ranks & ~index.up) for e in inventory.resource_set.entries)
     return _with(inventory, (entry for entry in down if entry.ranks))
 
 
@@ -74,13 +73,10 @@ def job_R(
     A job that has an end gets an ``expiration`` after its ``starttime``, whatever its duration.
     The result shares topos with the pool's own key: treat it as read-only below ``scheduling``.
     """
-    if len(parts) == 1:
-        ranks = parts[0][0]
-    else:
-        ranks = tuple(sorted({rank for part in parts for rank in part[0]}))
+    ranks, hosts = idset.union(part[0] for part in parts), inventory.hosts
     execution: dict[str, Any] = {
-        "R_lite": [r_lite_entry(idset.encode_ids(having), *ids) for having, *ids in parts],
-        "nodelist": [hostlist.encode([inventory.hosts[rank] for rank in ranks])],
+        "R_lite": [r_lite_entry(idset.encode(having), *ids) for having, *ids in parts],
+        "nodelist": [hostlist.encode([hosts[rank] for rank in idset.iterate(ranks)])],
         "nslots": nslots,
     }
     properties = _properties(inventory, ranks)
@@ -109,30 +105,20 @@ def job_R(
 
 
 def _key_dict(
-    inventory: Inventory, key: SchedulingKey, parts: Sequence[Held], ranks: tuple[int, ...]
+    inventory: Inventory, key: SchedulingKey, parts: Sequence[Held], ranks: int
 ) -> dict[str, Any]:
-    groups: dict[tuple[int, Optional[AllocatedIds]], list[int]] = {}
+    groups: dict[tuple[int, Optional[AllocatedIds]], int] = {}
     for some, cores, gpus in parts:
-        for (i, node_type), having in _kinds(inventory, some).items():
+        for (i, node_type), having in inventory.kinds(some):
             told = _allocated(node_type, cores, gpus) if node_type is not None else None
-            groups.setdefault((i, told), []).extend(having)
-    kinds = sorted((i, sorted(having), told) for (i, told), having in groups.items())
-    children = [key.children[i].of_job(idset.encode_ids(some), told) for i, some, told in kinds]
+            groups[i, told] = groups.get((i, told), 0) | having
+    kinds = sorted((i, having & -having, having, told) for (i, told), having in groups.items())
+    children = [key.children[i].of_job(idset.encode(some), told) for i, _, some, told in kinds]
     found = {"writer": key.writer, "children": children, **key.extra}
     fabric = inventory.fabric.cut(ranks) if inventory.fabric is not None else None
     if fabric is not None:
         found["fabric"] = fabric
     return found
-
-
-def _kinds(
-    inventory: Inventory, ranks: Sequence[int]
-) -> dict[tuple[int, Optional[NodeType]], list[int]]:
-    """*ranks* by their entry in the key and their type, which is None if they were removed."""
-    groups: dict[tuple[int, Optional[NodeType]], list[int]] = {}
-    for rank in ranks:
-        groups.setdefault((inventory.entries[rank], inventory.types[rank]), []).append(rank)
-    return groups
 
 
 def _allocated(node_type: NodeType, cores: int, gpus: int) -> Optional[AllocatedIds]:
@@ -151,11 +137,10 @@ def _allocated(node_type: NodeType, cores: int, gpus: int) -> Optional[Allocated
     return SOME if node_type.unsure else AllocatedIds(*ids, *node_type.site)
 
 
-def _properties(inventory: Inventory, ranks: tuple[int, ...]) -> dict[str, str]:
-    """The properties that some of *ranks* (ascending) have, and which of them, as RFC 22 text."""
-    here, text = idset.from_ids(ranks), idset.encode_ids(ranks)
-    found = ((name, mask & here) for name, mask in inventory.inherited)
-    return {name: text if mask == here else idset.encode(mask) for name, mask in found if mask}
+def _properties(inventory: Inventory, ranks: int) -> dict[str, str]:
+    """The properties that some of *ranks* (bitmask) have, and which of them, as RFC 22 text."""
+    found = ((name, mask & ranks) for name, mask in inventory.inherited)
+    return {name: idset.encode(mask) for name, mask in found if mask}
 
 
 def _topo_ids(ids: int, physical: Optional[Sequence[int]]) -> int:

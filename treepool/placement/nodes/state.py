@@ -11,8 +11,8 @@ from typing import Any, Iterable
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import idset
 
-#: A set of ranks (ascending) that give the same cores and GPUs (bitmasks) to a job.
-Held = tuple[tuple[int, ...], int, int]
+#: A set of ranks that give the same cores and GPUs to a job: all three are bitmasks.
+Held = tuple[int, int, int]
 
 #: How many fits a state remembers: more than a site has different requests at one time (a replay of
 #: 4,500 jobs with 64 instead spent a tenth of its time on computing them again).

@@ -55,11 +55,9 @@ FIFO = Rule()
 
 
 class Lack(NamedTuple):
-    """What the last search for jobs of at least ``length`` found: so many ``units`` were lacking
-    at each time up to ``until``. It holds until so many units become free."""
+    """What jobs of at least ``length`` lacked for a start when one was last tried: ``units``."""
 
     length: float
-    until: float
     units: int
 
     def less(self, gained: int) -> Optional[Lack]:
@@ -86,23 +84,17 @@ class JobClass:
     servable: Optional[bool] = None
     #: Whether the last search for a place gave up.
     gave_up: bool = False
-    #: What was lacking when a job was last tried; and in searches for a start, by length.
+    #: What a job without a reservation lacked when one was last tried: the only prediction.
     stuck: Optional[Lack] = None
-    full: dict[float, Lack] = attrs.field(factory=dict)
 
     @property
     def stuck_from(self) -> float:
         """Jobs of at least this length cannot start now."""
         return math.inf if self.stuck is None else self.stuck.length
 
-    def no_room(self, length: float, now: float) -> Optional[Lack]:
-        """The latest time up to which a job of *length* cannot start, as far as is known."""
-        known = (lack for lack in self.full.values() if lack.length <= length and lack.until > now)
-        return max(known, key=lambda lack: lack.until, default=None)
-
     def forget(self) -> None:
         """Forget what was learned."""
-        self.servable, self.gave_up, self.stuck, self.full = None, False, None, {}
+        self.servable, self.gave_up, self.stuck = None, False, None
 
 
 @attrs.frozen(eq=False)
@@ -142,35 +134,15 @@ class Waiting:
 
 @attrs.define(eq=False)
 class Reservation:
-    """The latest time at which a waiting job will start, and on what.
-
-    ``lack`` is how many units the job lacked for an earlier start when that was last searched, at
-    the best of all times. Since then ``gained`` units became free, which may allow starts between
-    the two times of ``since``. ``stuck`` is what the job lacks for a start now, at least.
-    """
+    """The latest time at which a waiting job will start, and on what."""
 
     job: Waiting
     start: float
     end: float
     parts: tuple[Held, ...]
     nslots: int
-    lack: int
-    gained: int = 0
-    since: Optional[tuple[float, float]] = None
-    stuck: int = 0
     #: The state of the profile in which the job was last tried after its start had come.
     tried: int = -1
-
-    def gain(self, units: int, begin: float, until: float) -> None:
-        """Take note that *units* became free for starts between two times."""
-        self.gained += units
-        first, last = self.since or (begin, until)
-        self.since = min(first, begin), max(last, until)
-
-    @property
-    def may_move(self) -> bool:
-        """Whether the units that became free may allow an earlier start."""
-        return self.since is not None and self.gained >= self.lack
 
 
 class Classes:

@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from typing import Iterator, Mapping, Optional, Union
 
 from treepool.placement.plan.jobs import JobClass, Place, Rule, Waiting
 
+#: Most jobs in a block of a group.
+_BLOCK = 256
+
 
 class Group:
-    """The jobs of one class in one line that have no reservation: all, and by their length.
+    """The jobs of one class in one line that have no reservation, in the order of the line; and
+    which of those that are shorter than some length comes first.
 
     They may be tens of thousands, and all of another length.
     """
@@ -25,31 +29,45 @@ class Group:
         self.job_class = job_class
         self.line = line
         self.places: list[Place] = []
-        self._lengths: list[float] = []
-        self._by_length: dict[float, list[Place]] = {}
+        #: The jobs by length, in blocks; of each block the last job, and the first place.
+        self._blocks: list[list[tuple[float, Place]]] = []
+        self._lasts: list[tuple[float, Place]] = []
+        self._firsts: list[Place] = []
 
     def add(self, job: Waiting) -> None:
         """Add *job*."""
         insort(self.places, job.place)
-        if job.length not in self._by_length:
-            insort(self._lengths, job.length)
-        insort(self._by_length.setdefault(job.length, []), job.place)
+        if not self._blocks:
+            self._set(0, 0, [[(job.length, job.place)]])
+            return
+        i = min(bisect_left(self._lasts, (job.length, job.place)), len(self._lasts) - 1)
+        block = self._blocks[i]
+        insort(block, (job.length, job.place))
+        half = len(block) // 2
+        self._set(i, i + 1, [block] if len(block) <= _BLOCK else [block[:half], block[half:]])
 
     def remove(self, job: Waiting) -> None:
         """Remove *job*."""
-        alike = self._by_length[job.length]
-        for places in self.places, alike:
-            del places[bisect_left(places, job.place)]
-        if not alike:
-            del self._by_length[job.length]
-            del self._lengths[bisect_left(self._lengths, job.length)]
+        del self.places[bisect_left(self.places, job.place)]
+        i = bisect_left(self._lasts, (job.length, job.place))
+        block = self._blocks[i]
+        del block[bisect_left(block, (job.length, job.place))]
+        self._set(i, i + 1, [block] if block else [])
+
+    def _set(self, start: int, end: int, blocks: list[list[tuple[float, Place]]]) -> None:
+        """Replace the blocks from number *start* up to number *end*."""
+        self._blocks[start:end] = blocks
+        self._lasts[start:end] = [block[-1] for block in blocks]
+        self._firsts[start:end] = [min(place for _, place in block) for block in blocks]
 
     def first(self, shorter: float = math.inf) -> Optional[Place]:
         """The place of the first job that is *shorter* than so many seconds; None if none is."""
         if shorter == math.inf:
             return self.places[0] if self.places else None
-        lengths = islice(self._lengths, bisect_left(self._lengths, shorter))
-        return min((self._by_length[length][0] for length in lengths), default=None)
+        i = bisect_left(self._lasts, (shorter, ()))
+        partly = self._blocks[i] if i < len(self._blocks) else ()
+        able = (place for length, place in partly if length < shorter)
+        return min(chain(self._firsts[:i], able), default=None)
 
     def next(self) -> Optional[Place]:
         """The place of the next job that may be able to start; None if there is none.

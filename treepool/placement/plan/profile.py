@@ -1,4 +1,4 @@
-"""The profile: who holds what on each rank and when; late jobs; how much work a step may do.
+"""The profile: who holds what on which sets of ranks, and when; how much work a step may do.
 
 Running jobs hold until their limits, windows and reservations from their start to their end. A job
 that is over its limit still runs: it counts for what is free at PRESENT, and is expected to end at
@@ -7,10 +7,12 @@ any moment. The profile is changed by one holding at a time and is true after ea
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+import math
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from contextlib import suppress
-from typing import Iterable, NamedTuple, Optional, Sequence
+from itertools import count
+from typing import Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
@@ -18,7 +20,9 @@ from treepool.errors import PoolConflict
 from treepool.placement.held import Journal, held_without, of_rank, ranks_in
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.plan.jobs import CENTURY, FAR, Holder
+from treepool.placement.plan.supply import Supply
 from treepool.placement.pool import Pool
+from treepool.rfc import idset
 
 #: The start of a job that would begin at once: before the end of every job that runs, late or not.
 PRESENT = -1e15
@@ -26,68 +30,83 @@ PRESENT = -1e15
 #: Seconds by which an end may differ from the planned one without a change of plan.
 LATE = 1.0
 
-#: Work between two yields, in units of about 10 us.
-SLICE = 512
+#: The unit of work in seconds, about; and the work between two yields.
+WORK, SLICE = 1e-5, 512
 
+#: Holdings on at most so many ranks are found by rank; others by *block*, of so many ranks.
+_FEW, _BLOCK = 8, 64
 
-class Span(NamedTuple):
-    """Cores and GPUs (bitmasks) of a rank that ``holder`` has from ``start`` up to ``end``."""
-
-    start: float
-    end: float
-    cores: int
-    gpus: int
-    holder: Holder
+#: For how many sets of ranks the supply is kept: more than a site has queues with nodes of their
+#: own that are busy at a time.
+_MAX_SUPPLIES = 16
 
 
 @attrs.frozen(eq=False)
 class Holding:
-    """All spans of a holder. ``planned`` are reservations and windows, not running jobs."""
+    """What a holder has from ``start`` up to ``end``, on all its ``ranks`` (bitmask).
+
+    ``planned`` are reservations and windows, not running jobs. ``serial`` tells holdings apart.
+    """
 
     start: float
     end: float
     parts: tuple[Held, ...]
+    ranks: int
     planned: bool
+    serial: int
 
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """The ranks of all parts."""
-        return ranks_in(self.parts)
+    def meets(self, start: float, end: float) -> bool:
+        """Whether it holds at some time from *start* up to *end*."""
+        return self.end > start and self.start < end
 
 
 class Change(NamedTuple):
-    """What is free on ``ranks`` between ``start`` and ``end`` has changed."""
+    """What is free on ``ranks`` (bitmask) between ``start`` and ``end`` has changed."""
 
     start: float
     end: float
-    ranks: Sequence[int]
+    ranks: int
 
 
 class Times:
     """The starts or the ends of holdings, ascending."""
 
     def __init__(self) -> None:
-        self.times: list[float] = []
-        self._holders: list[Holder] = []
+        self._times: list[tuple[float, int]] = []
+        self._holders: dict[int, Holder] = {}
 
-    def add(self, time: float, holder: Holder) -> None:
-        """Add the *time* of *holder*."""
-        i = bisect_right(self.times, time)
-        self.times.insert(i, time)
-        self._holders.insert(i, holder)
+    def add(self, time: float, holding: Holding, holder: Holder) -> None:
+        """Add a *time* of the *holding* of *holder*."""
+        insort(self._times, (time, holding.serial))
+        self._holders[holding.serial] = holder
 
-    def remove(self, time: float, holder: Holder) -> None:
+    def remove(self, time: float, holding: Holding) -> None:
         """Remove what was added."""
-        i = self._holders.index(holder, bisect_left(self.times, time))
-        del self.times[i], self._holders[i]
+        del self._times[bisect_left(self._times, (time, holding.serial))]
+        del self._holders[holding.serial]
 
-    def by(self, time: float) -> list[Holder]:
-        """Those whose time is *time* or before."""
-        return self._holders[: bisect_right(self.times, time)]
+    def before(self, time: float) -> int:
+        """How many are before *time*."""
+        return bisect_left(self._times, (time, -1))
 
-    def holders(self, first: int, last: int) -> list[Holder]:
-        """Those of the times from number *first* up to number *last*."""
-        return self._holders[first:last]
+    def upto(self, time: float) -> int:
+        """How many are at *time* or before."""
+        return bisect_right(self._times, (time, math.inf))
+
+    def after(self, time: float) -> Optional[float]:
+        """The first one later than *time*; None if there is none."""
+        i = self.upto(time)
+        return self._times[i][0] if i < len(self._times) else None
+
+    @property
+    def last(self) -> float:
+        """The last of all."""
+        return self._times[-1][0]
+
+    def holders(self, first: int, last: int) -> Iterator[Holder]:
+        """The holders of those from number *first* up to number *last*, or the other way round."""
+        some = self._times[min(first, last) : max(first, last)]
+        return (self._holders[serial] for _, serial in some)
 
 
 class Meter:
@@ -117,8 +136,15 @@ class Profile:
         self.pool = pool
         self.meter = Meter()
         self.holdings: dict[Holder, Holding] = {}
-        #: The spans on each rank: a holder has at most one.
-        self._spans: dict[int, dict[Holder, Span]] = {}
+        #: Those of reservations and windows.
+        self.planned: dict[Holder, Holding] = {}
+        #: By rank, the holdings on few ranks, with the cores and GPUs there; and these ranks.
+        self._on: dict[int, dict[Holder, tuple[Holding, int, int]]] = {}
+        self._having_few = 0
+        #: By block, the holdings on many ranks.
+        self._around: dict[int, dict[Holder, Holding]] = {}
+        self._supplies: dict[int, Supply] = {}
+        self._serials = count()
         self.ends, self.starts = Times(), Times()
         #: All changes, for views that follow them.
         self.log: Journal[Change] = Journal()
@@ -138,101 +164,131 @@ class Profile:
         self, holder: Holder, start: float, end: float, parts: tuple[Held, ...], planned: bool
     ) -> None:
         """Let *holder*, which holds nothing yet, hold *parts* from *start* to *end*."""
-        for ranks, cores, gpus in parts:
-            span = Span(start, end, cores, gpus, holder)
-            for rank in ranks:
-                self._spans.setdefault(rank, {})[holder] = span
-        self.holdings[holder] = holding = Holding(start, end, parts, planned)
-        self.ends.add(end, holder)
-        if planned:
-            self.starts.add(start, holder)
+        holding = Holding(start, end, parts, ranks_in(parts), planned, next(self._serials))
+        self._enter(holder, holding)
         self._changed(Change(start, end, holding.ranks))
+
+    def _enter(self, holder: Holder, holding: Holding) -> None:
+        self.holdings[holder] = holding
+        self.ends.add(holding.end, holding, holder)
+        if holding.planned:
+            self.planned[holder] = holding
+            self.starts.add(holding.start, holding, holder)
+        if idset.size(holding.ranks) > _FEW:
+            for block in _blocks(holding.ranks):
+                self._around.setdefault(block, {})[holder] = holding
+        else:
+            for ranks, cores, gpus in holding.parts:
+                for rank in idset.iterate(ranks):
+                    self._on.setdefault(rank, {})[holder] = holding, cores, gpus
+            self._having_few |= holding.ranks
+        for supply in self._supplies.values():
+            supply.add(holder, holding)
 
     def drop(self, holder: Holder) -> Change:
         """Remove all that *holder* holds; returns where there is more room now."""
         holding = self.holdings.pop(holder)
-        self.ends.remove(holding.end, holder)
+        self.ends.remove(holding.end, holding)
         if holding.planned:
-            self.starts.remove(holding.start, holder)
-        return self._freed(holder, holding, holding.ranks)
-
-    def _freed(self, holder: Holder, holding: Holding, ranks: Sequence[int]) -> Change:
-        for rank in ranks:
-            spans = self._spans[rank]
-            del spans[holder]
-            if not spans:
-                del self._spans[rank]
-        change = Change(holding.start, holding.end, ranks)
+            del self.planned[holder]
+            self.starts.remove(holding.start, holding)
+        if idset.size(holding.ranks) > _FEW:
+            for block in _blocks(holding.ranks):
+                del self._around[block][holder]
+        else:
+            for rank in idset.iterate(holding.ranks):
+                here = self._on[rank]
+                del here[holder]
+                if not here:
+                    del self._on[rank]
+                    self._having_few ^= 1 << rank
+        for supply in self._supplies.values():
+            supply.remove(holder, holding)
+        change = Change(holding.start, holding.end, holding.ranks)
         self._changed(change)
         return change
 
     def _changed(self, change: Change) -> None:
         self.log.note((change,))
-        self.meter.owe(1 + len(change.ranks) // 8)
+        self.meter.owe(2)
 
     # -- what is free
 
-    def state(
-        self, rank: int, start: float, end: float, leave: frozenset[Holder]
-    ) -> Optional[NodeState]:
-        """What is free on *rank* from *start* to *end*, if those in *leave* hold nothing.
+    def states(
+        self, ranks: int, start: float, end: float, leave: frozenset[Holder]
+    ) -> Iterator[tuple[NodeState, int]]:
+        """What is free on *ranks* (bitmask) throughout the time from *start* to *end*, if those in
+        *leave* hold nothing: states, each with its ranks; nothing for ranks that the pool lacks."""
+        idle, less = self.pool.inventory.idle_index, self.pool.inventory.states.less
+        for (cores, gpus), those in self._taken(ranks, start, end, leave).items():
+            for state, here in idle.states(those):
+                yield less(state, cores, gpus), here
 
-        None where the pool has no such rank.
-        """
-        inventory = self.pool.situation.inventory
-        node_type = inventory.types[rank]
-        if node_type is None:
-            return None
-        cores, gpus = node_type.root.cores, node_type.root.gpus
-        for begins, ends, its_cores, its_gpus, holder in self._spans.get(rank, _NONE).values():
-            if ends > start and begins < end and holder not in leave:
-                cores &= ~its_cores
-                gpus &= ~its_gpus
-        return inventory.states.get(node_type, cores, gpus)
+    def _taken(
+        self, ranks: int, start: float, end: float, leave: frozenset[Holder]
+    ) -> dict[tuple[int, int], int]:
+        """The ranks on which these cores and GPUs are held at some time from *start* to *end*."""
+        few = ranks & self._having_few
+        on_few: dict[tuple[int, int], list[int]] = {}
+        for rank in idset.iterate(few):
+            cores = gpus = 0
+            for holder, (holding, its_cores, its_gpus) in self._on[rank].items():
+                if holding.meets(start, end) and holder not in leave:
+                    cores |= its_cores
+                    gpus |= its_gpus
+            on_few.setdefault((cores, gpus), []).append(rank)
+        found = {ids: idset.from_ids(those) for ids, those in on_few.items()}
+        if ranks != few:
+            found[0, 0] = found.get((0, 0), 0) | (ranks ^ few)
+        wide: dict[Holder, Holding] = {}
+        for block in _blocks(ranks):
+            wide.update(self._around.get(block, _NONE))
+        for holder, holding in wide.items():
+            if holding.ranks & ranks and holding.meets(start, end) and holder not in leave:
+                for having, its_cores, its_gpus in holding.parts:
+                    for (cores, gpus), those in list(found.items()):
+                        both, now = having & those, (cores | its_cores, gpus | its_gpus)
+                        if both and now != (cores, gpus):
+                            found[cores, gpus] = those ^ both
+                            found[now] = found.get(now, 0) | both
+        return found
 
-    def spans(self, rank: int) -> Iterable[Span]:
-        """The spans on *rank*."""
-        return self._spans.get(rank, _NONE).values()
+    def supply(self, within: int) -> Supply:
+        """How much is free over time on the ranks *within* (bitmask) that are up."""
+        found = self._supplies.pop(within, None)
+        if found is None:
+            found = Supply(self.pool.inventory, within & self.pool.up)
+            for holder, holding in self.holdings.items():
+                found.add(holder, holding)
+            self.meter.owe(len(self.holdings) // 4)
+            if len(self._supplies) >= _MAX_SUPPLIES:
+                del self._supplies[next(iter(self._supplies))]
+        self._supplies[within] = found
+        return found
 
-    def ended_by(self, time: float) -> int:
-        """The number of holdings that have ended at *time*."""
-        return bisect_right(self.ends.times, time)
+    def differ(self, starts: tuple[float, float], ends: tuple[float, float]) -> int:
+        """The ranks (bitmask) on which something ends between two *starts* of a time, or is planned
+        to begin between two *ends* of it."""
+        ending = self.ends.holders(*map(self.ends.upto, starts))
+        beginning = self.starts.holders(*map(self.starts.before, ends))
+        return self.ranks_of(ending) | self.ranks_of(beginning)
 
-    def planned_before(self, time: float) -> int:
-        """The number of planned holdings that begin before *time*."""
-        return bisect_left(self.starts.times, time)
-
-    def next_end(self, after: float) -> Optional[float]:
-        """The first time later than *after* at which something ends; None if there is none."""
-        i = self.ended_by(after)
-        return self.ends.times[i] if i < len(self.ends.times) else None
-
-    def next_start(self, after: float) -> Optional[float]:
-        """The first time later than *after* at which something planned begins; None if none."""
-        i = bisect_right(self.starts.times, after)
-        return self.starts.times[i] if i < len(self.starts.times) else None
-
-    def ranks_between(self, ends: tuple[float, float], starts: tuple[float, float]) -> set[int]:
-        """The ranks on which something ends between two times, or is planned to begin between two
-        others."""
-        low, high = sorted(map(self.ended_by, ends))
-        first, last = sorted(map(self.planned_before, starts))
-        holders = self.ends.holders(low, high) + self.starts.holders(first, last)
-        return {rank for h in holders for ranks, _, _ in self.holdings[h].parts for rank in ranks}
+    def ranks_of(self, holders: Iterable[Holder]) -> int:
+        """All ranks (bitmask) of *holders*, if they hold anything."""
+        return idset.union(self.holdings[h].ranks for h in holders if h in self.holdings)
 
     def in_the_way(
         self, start: float, end: float, parts: Iterable[Held], leave: frozenset[Holder]
     ) -> set[Holder]:
         """The planned holders, but those in *leave*, that need some of *parts* in this time."""
-        near = (
-            span
-            for ranks, cores, gpus in parts
-            for rank in ranks
-            for span in self.spans(rank)
-            if span.start < end and span.end > start and (cores & span.cores or gpus & span.gpus)
-        )
-        holders = {span.holder for span in near}
-        return {h for h in holders if h not in leave and self.holdings[h].planned}
+        wanted = list(parts)
+        ranks = ranks_in(wanted)
+        return {
+            holder
+            for holder, holding in self.planned.items()
+            if holding.ranks & ranks and holding.meets(start, end) and holder not in leave
+            if _share(wanted, holding.parts)
+        }
 
     # -- following the pool
 
@@ -248,7 +304,7 @@ class Profile:
             entries = journal.since(self._position)
             self._position = journal.end
             if entries is None:
-                self._entries = self._all()
+                self._entries = self._all(now)
             else:
                 self._entries.extend(entries)
         while self._entries:
@@ -256,20 +312,20 @@ class Profile:
             if entry >= 0:
                 self._follow_job(entry, now)
             else:
-                self._follow_rank(of_rank(entry), now)  # it is its own inverse
+                self._follow_ranks(1 << of_rank(entry), now)  # it is its own inverse
             if self.meter.spend(2):
                 return
 
-    def _all(self) -> deque[int]:
-        """Entries for all jobs and ranks: any of them may have changed."""
+    def _all(self, now: float) -> deque[int]:
+        """Entries for all jobs: any of them may have changed, and so may all ranks."""
         self.log.note(())
-        self.nodes_changed = True
         if self._inventory is not self.pool.inventory:
             self._inventory, self.nodes_replaced = self.pool.inventory, True
+        width = len(self.pool.situation.index.state_of)
+        self._follow_ranks((1 << width) - 1, now)
         jobs = {jobid for jobid, _ in self.pool.job_end_times()}
         jobs.update(holder for holder in self.holdings if isinstance(holder, int))
-        ranks = range(len(self.pool.situation.index.up))
-        return deque([*sorted(jobs), *map(of_rank, ranks)])
+        return deque(sorted(jobs))
 
     def _follow_job(self, jobid: int, now: float) -> None:
         old, job = self.holdings.get(jobid), self.pool.job(jobid)
@@ -288,27 +344,47 @@ class Profile:
             kept = abs(old.end - end) <= LATE or min(old.end, end) > now + FAR
             if kept and old.parts == job.parts:
                 return
-            if kept:
-                with suppress(PoolConflict):  # if it holds something else now, it is another job
-                    ranks = ranks_in(held_without(jobid, old.parts, job.parts))
-                    self.holdings[jobid] = attrs.evolve(old, parts=job.parts)
-                    self.gains.append(self._freed(jobid, old, ranks))
-                    return
             change = self.drop(jobid)
+            if kept:
+                end = old.end
+                with suppress(PoolConflict):  # if it holds something else now, it is another job
+                    freed = ranks_in(held_without(jobid, old.parts, job.parts))
+                    change = change._replace(ranks=freed)
             if end < old.end or old.parts != job.parts:
                 self.gains.append(change)
         self.hold(jobid, PRESENT, end, job.parts, False)
         self.broken.extend(self.in_the_way(PRESENT, end, job.parts, frozenset()))
 
-    def _follow_rank(self, rank: int, now: float) -> None:
-        change = Change(PRESENT, now + 2 * CENTURY, (rank,))
+    def _follow_ranks(self, ranks: int, now: float) -> None:
+        """Follow *ranks* (bitmask) that may have gone up or down."""
+        change = Change(PRESENT, now + 2 * CENTURY, ranks)
         self._changed(change)
+        self._supplies.clear()
         self.nodes_changed = True
-        if self.pool.situation.index.up[rank]:
+        up = self.pool.up
+        if ranks & up:
             self.gains.append(change)
-        else:
-            spans = self.spans(rank)
-            self.broken.extend(s.holder for s in spans if self.holdings[s.holder].planned)
+        if ranks & ~up:
+            down = ranks & ~up
+            self.broken.extend(h for h, planned in self.planned.items() if planned.ranks & down)
 
 
-_NONE: dict[Holder, Span] = {}
+def _share(some: Iterable[Held], others: Iterable[Held]) -> bool:
+    """Whether *some* parts and *others* have a core or a GPU in common."""
+    return any(
+        ranks & those and (cores & its_cores or gpus & its_gpus)
+        for ranks, cores, gpus in some
+        for those, its_cores, its_gpus in others
+    )
+
+
+def _blocks(ranks: int) -> Iterator[int]:
+    """The blocks that have some of *ranks* (bitmask)."""
+    last = (ranks.bit_length() - 1) // _BLOCK
+    if ranks & -ranks >= 1 << last * _BLOCK:  # as for a single rank
+        return iter((last,))
+    data = memoryview(ranks.to_bytes((last + 1) * (_BLOCK // 8), "little")).cast("Q")
+    return (block for block, word in enumerate(data) if word)
+
+
+_NONE: dict[Holder, Holding] = {}

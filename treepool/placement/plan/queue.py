@@ -2,7 +2,7 @@
 
 A *pass* looks at what may have become possible: jobs whose reservation has come, then jobs in the
 order of the queue (*backfill*: those that fit now without touching a reservation), then hard jobs,
-and last, every few seconds, reservations that could move to an earlier start (*compression*).
+and last, every few seconds, all reservations, which may move to earlier starts (*compression*).
 Events say what to look at; everything else was looked at before, and nothing has changed for it.
 
 ``run`` makes passes in small steps. What is done in one step is complete: events may come between
@@ -24,7 +24,7 @@ from treepool.errors import InfeasibleRequest
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.selection import Choice, Selection
-from treepool.placement.held import are_free
+from treepool.placement.held import are_free, ranks_in
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import (
     FAR,
@@ -39,19 +39,23 @@ from treepool.placement.plan.jobs import (
     Waiting,
 )
 from treepool.placement.plan.line import Group, Line, Source
-from treepool.placement.plan.profile import LATE, PRESENT, Change, Profile
-from treepool.placement.plan.search import Start, earliest_start, gained_later, gained_now
+from treepool.placement.plan.profile import LATE, PRESENT, WORK, Change, Profile
+from treepool.placement.plan.search import Start, earliest_start
 from treepool.placement.plan.views import CHOICE, Units, View, Views
 from treepool.placement.plan.windows import Window
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
-#: Seconds between two sweeps that move reservations to earlier starts.
-SWEEP = 5.0
+#: Seconds between two sweeps that move reservations to earlier starts, at least; and how often as
+#: long as a sweep takes the time between two is.
+SWEEP, _PAUSE = 5.0, 9
 
 #: How a job was selected to start, in the words of RFC 27: it had a reservation; it passed a job
 #: that has one; or neither.
 RESERVED, BACKFILLED, IMMEDIATE = "reserved", "backfilled", "immediate"
+
+#: No time: it begins after it ends.
+_NEVER = math.inf, -math.inf
 
 #: Work (see Meter) for a job that is looked at.
 _JOB = 4
@@ -114,10 +118,16 @@ class Queue:
         self._ahead: dict[int, None] = {}
         #: Changes that made room and are still to be weighed.
         self._gains: list[Change] = []
-        #: Jobs whose reservations may move; those of the present sweep, and when it began.
-        self._due: dict[int, None] = {}
+        #: Jobs with a reservation that may be able to start before it.
+        self._early: set[int] = set()
+        #: Between which times there is more room than reservations were searched for; and when the
+        #: next sweep begins. The same times for the present sweep, the jobs that are still to be
+        #: searched in it, and the work that was done before it began.
+        self._roomier = _NEVER
+        self._next_sweep = -math.inf
+        self._sweep_times = _NEVER
         self._sweep: deque[int] = deque()
-        self._swept = -SWEEP
+        self._before_sweep = 0
         #: When the patience of jobs ends: a heap. Some may have left.
         self._patience: list[tuple[float, int]] = []
         #: The types of the nodes, by rank.
@@ -203,8 +213,8 @@ class Queue:
             line.add(new)
             line.reserve(new)
             reservation.job, reservation.tried = new, -1
-            self._retry(reservation, reservation.stuck)
-            self._may_move(reservation, reservation.lack, self._clock(), reservation.start)
+            self._look_again(reservation)
+            self._is_roomier(PRESENT, math.inf)
         self.classes.release(old.job_class)
         if self._job is old:
             self._work = self._job = None
@@ -318,9 +328,9 @@ class Queue:
         while self._heap:
             place, _, source = heapq.heappop(self._heap)
             if source is None:
-                made = self.reservations.get(place[1])
-                if made is not None and made.job.place == place and made.stuck == 0:
-                    return self._try_reserved(made.job)
+                if place[1] in self._early:
+                    self._early.remove(place[1])
+                    return self._try(self.jobs[place[1]])
             elif self._offered.get(source) == place:
                 del self._offered[source]
                 if source.next() == place:
@@ -330,22 +340,25 @@ class Queue:
                 return iter((None,))
         if self._hard:
             return self._serve_hard()
-        if not self._sweep and self._due and now >= self._swept + SWEEP:
-            self._swept = now
-            places = sorted(self.jobs[jobid].place for jobid in self._due)
+        if self._roomier != _NEVER and not self._sweep and now >= self._next_sweep:
+            self._sweep_times, self._roomier = self._roomier, _NEVER
+            self._before_sweep = self.profile.meter.total
+            places = sorted(made.job.place for made in self.reservations.values())
             self._sweep.extend(place[1] for place in places)
         while self._sweep:
             jobid = self._sweep.popleft()
-            if jobid in self._due:
-                del self._due[jobid]
+            if not self._sweep:
+                work = (self.profile.meter.total - self._before_sweep) * WORK
+                self._next_sweep = now + max(SWEEP, _PAUSE * work)
+            if jobid in self.reservations:
                 return self._move(self.jobs[jobid])
         return None
 
     def _next_time(self) -> float:
-        times, start = [self._window_ends], self.profile.next_start(self._now)
+        times, start = [self._window_ends], self.profile.starts.after(self._now)
         times += [start] if start is not None and start < self._now + FAR else []
         times += [self._patience[0][0]] if self._patience else []
-        times += [self._swept + SWEEP] if self._due else []
+        times += [self._next_sweep] if self._roomier != _NEVER else []
         return min(times, default=math.inf)
 
     def _fail(self, error: Exception) -> None:
@@ -360,8 +373,8 @@ class Queue:
         """Follow the clock, and the changes of the pool or some of them."""
         profile, now = self.profile, self._clock()
         if now < self._now - LATE:  # there are earlier starts than before
-            self._swept = now - SWEEP
-            self._look_at_all(now)
+            self._next_sweep = now
+            self._look_at_all()
         self._now = now
         profile.follow(now)
         self._gains += profile.gains
@@ -372,14 +385,15 @@ class Queue:
         if profile.nodes_replaced:
             profile.nodes_replaced = False
             old, self._types = self._types, self.pool.inventory.types
-            changed = {r for r, (a, b) in enumerate(zip_longest(old, self._types)) if a is not b}
+            pairs = enumerate(zip_longest(old, self._types))
+            changed = idset.from_ids(rank for rank, (a, b) in pairs if a is not b)
             for made in self.reservations.values():
-                if any(not changed.isdisjoint(ranks) for ranks, _, _ in made.parts):
+                if changed & ranks_in(made.parts):
                     self._void[made.job.jobid] = None
             windows = list(self.windows.values())
             self.set_windows(())
             self.set_windows(windows)
-            self._look_at_all(now)
+            self._look_at_all()
         if profile.nodes_changed:
             profile.nodes_changed, self._idle = False, None
             self._offer_again()
@@ -391,15 +405,15 @@ class Queue:
         for own in self.classes:
             own.servable = None
 
-    def _look_at_all(self, now: float) -> None:
+    def _look_at_all(self) -> None:
         """Look at everything anew; what was learned so far need not be so any more."""
         self._work = None
         self._offer_again()
         for own in self.classes:
             own.forget()
         for made in self.reservations.values():
-            self._retry(made, made.stuck)
-            self._may_move(made, made.lack, now, made.start)
+            self._look_again(made)
+        self._is_roomier(PRESENT, math.inf)
 
     # -- what to look at
 
@@ -441,8 +455,8 @@ class Queue:
 
     def _first_due(self, now: float) -> Optional[Waiting]:
         """The first job whose reservation has come, unless it was tried and nothing has changed."""
-        profile, changes = self.profile, self.profile.log.end
-        started = profile.starts.by(now)
+        starts, changes = self.profile.starts, self.profile.log.end
+        started = starts.holders(0, starts.upto(now))
         due = [self.reservations[h] for h in started if h in self.reservations]
         untried = (r for r in due if r.tried != changes or now + r.job.length > r.end + LATE)
         first = min(untried, key=lambda r: (r.start, r.job.place), default=None)
@@ -533,7 +547,7 @@ class Queue:
         if self._idle is None:
             inventory, up = self.pool.inventory, self.pool.up
             index = inventory.idle_index.copy()
-            index.set_up(list(idset.iterate(inventory.ranks & ~up)), False)
+            index.set_up(up)
             self._idle = self.pool.situation.on(index)
         return self._idle
 
@@ -544,7 +558,7 @@ class Queue:
         leave = job.job_class.leave
         if job.jobid in self.reservations:
             leave = leave | {job.jobid}
-        planned = self.profile.planned_before
+        planned = self.profile.starts.before
         while True:
             view = yield from self.views.at(PRESENT, self._clock() + job.length, leave)
             choice = yield from self.views.choice(view, job.request)
@@ -555,7 +569,7 @@ class Queue:
 
     def _try(self, job: Waiting) -> Generator[None, None, bool]:
         """Start *job* now if that delays no reservation of another; returns whether it has left."""
-        own = job.job_class
+        self._job, own = job, job.job_class
         view, choice, now = yield from self._present(job)
         own.gave_up = choice.gave_up
         selection = choice.selection
@@ -563,28 +577,15 @@ class Queue:
             self.views.keep(view)
             self._launch(job, parts_of(selection), selection.nslots, now, now + job.length)
             return True
-        units = Units(job.request, self.profile)
-        yield from self.views.count(view, units)
-        if view.free >= units.need and not units.exact:
-            units.become_exact()
+        if job.jobid not in self.reservations:
+            units = Units(job.request, self.profile)
             yield from self.views.count(view, units)
-        lack, made = max(1, units.need - view.free), self.reservations.get(job.jobid)
-        if made is None:
-            own.stuck = Lack(job.length, now, lack)
-        else:
-            made.stuck = lack
+            if view.free >= units.need and not units.exact:
+                units.become_exact()
+                yield from self.views.count(view, units)
+            own.stuck = Lack(job.length, max(1, units.need - view.free))
         self.views.keep(view)
         return False
-
-    def _try_reserved(self, job: Waiting) -> Iterator[None]:
-        """Start *job* before its reservation, because room has appeared."""
-        self._job = job
-        units = Units(job.request, self.profile)
-        lack = units.need - units.in_situation(self.pool.situation)
-        if lack > 0:
-            self.reservations[job.jobid].stuck = lack
-        else:
-            yield from self._try(job)
 
     def _start_reserved(self, job: Waiting) -> Iterator[None]:
         """Start *job*, whose reservation has come, on what is reserved once that is free.
@@ -647,85 +648,46 @@ class Queue:
 
     def _reserve(self, job: Waiting, line: Line) -> Iterator[None]:
         """Reserve the earliest start of *job*."""
-        first, lack = yield from self._search(job, self._clock())
+        now, leave = self._clock(), job.job_class.leave
+        first = yield from earliest_start(self.views, job, leave, now)
         if line.next() == job.place:
             job.job_class.servable = first is not None
             if first is not None:
                 line.reserve(job)
-                self._hold(job, first, lack)
+                self._hold(job, first)
 
-    def _retry(self, made: Reservation, units: int) -> None:
-        """Try a job before its reservation if the *units* that became free may suffice."""
-        made.stuck = max(0, made.stuck - units)
-        if made.stuck == 0:
-            self._push(made.job.place)
+    def _is_roomier(self, start: float, end: float) -> None:
+        """Take note that there is more room between two times: reservations may move there."""
+        self._roomier = min(start, self._roomier[0]), max(end, self._roomier[1])
 
-    def _may_move(self, made: Reservation, units: int, begin: float, until: float) -> None:
-        """Take note that *units* became free for starts between two times before a reservation."""
-        if units:
-            made.gain(units, begin, min(until, made.start))
-        if made.may_move:
-            self._due[made.job.jobid] = None
+    def _look_again(self, made: Reservation) -> None:
+        """Try to start a job before its reservation."""
+        self._early.add(made.job.jobid)
+        self._push(made.job.place)
 
     def _move(self, job: Waiting) -> Iterator[None]:
-        """Move the reservation of *job* to an earlier start, if what became free allows one."""
+        """Move the reservation of *job* to an earlier start, if there is one."""
         self._job = job
-        made, now = self.reservations[job.jobid], self._clock()
-        begin, until = made.since or (now, made.start)
-        made.since, made.gained = None, 0
-        if max(begin, now) < until:
-            first, lack = yield from self._search(job, max(begin, now), made, until)
-            if self.reservations.get(job.jobid) is made:
-                whole = begin <= now and until >= made.start
-                made.lack = lack if whole else min(lack, made.lack)
-                if first is not None:
-                    self._gains.append(self.profile.drop(job.jobid))
-                    self._hold(job, first, made.lack)
+        made, (begin, until) = self.reservations[job.jobid], self._sweep_times
+        begin, until = max(begin - job.length, self._clock()), min(until, made.start)
+        if begin < until:
+            leave = job.job_class.leave | {job.jobid}
+            first = yield from earliest_start(self.views, job, leave, begin, until, made.start)
+            if first is not None and self.reservations.get(job.jobid) is made:
+                self._gains.append(self.profile.drop(job.jobid))
+                self._hold(job, first)
 
-    def _search(
-        self,
-        job: Waiting,
-        begin: float,
-        made: Optional[Reservation] = None,
-        before: Optional[float] = None,
-    ) -> Generator[None, None, tuple[Optional[Start], int]]:
-        """The earliest start of *job* from *begin* on and before *before*; and its lack.
-
-        It begins where the last search for a job of its class, not longer, found no room before. If
-        the job has the reservation *made*, that says nothing of the times at which it would overlap
-        with it.
-        """
-        own, now, leave = job.job_class, self._clock(), job.job_class.leave
-        known, units = own.no_room(job.length, now), None
-        if made is not None:
-            leave = leave | {job.jobid}
-        if known is not None:
-            until = known.until if made is None else min(known.until, made.start - job.length)
-            until = min(until, max(now, job.patience))
-            if begin <= until:
-                begin, units = until, known.units
-                if before is not None and begin >= before:
-                    return None, units
-        from_now = begin <= now or units is not None
-        first, lack = yield from earliest_start(self.views, job, leave, begin, before)
-        lack = lack if units is None else min(lack, units)
-        end = first.time if first is not None else before
-        if from_now and end is not None:
-            full = {length: lack for length, lack in own.full.items() if lack.until > now}
-            own.full = {**full, job.length: Lack(job.length, min(end, job.patience), lack)}
-        return first, lack
-
-    def _hold(self, job: Waiting, first: Start, lack: int) -> None:
+    def _hold(self, job: Waiting, first: Start) -> None:
         start, end, parts = first.time, first.time + job.length, parts_of(first.selection)
         self.profile.hold(job.jobid, start, end, parts, True)
-        made = Reservation(job, start, end, parts, first.selection.nslots, lack)
+        made = Reservation(job, start, end, parts, first.selection.nslots)
         self.reservations[job.jobid] = made
 
     def _give_up(self, jobid: int) -> Change:
         """Give up a reservation; its job is in no line then. Returns where there is more room."""
         made = self.reservations.pop(jobid)
         self._lines[made.job.queue].unreserve(made.job)
-        self._due.pop(jobid, None)
+        self._early.discard(jobid)
         self._void.pop(jobid, None)
         return self.profile.drop(jobid)
 
@@ -753,45 +715,28 @@ class Queue:
 
     def _weigh(self) -> Iterator[None]:
         """See what may be possible now, by what became free and what was lacking."""
-        gains, now = self._gains, self._clock()
-        self._gains = []
-        later = [gain for gain in gains if gain.end > now]
-        profile, meter = self.profile, self.profile.meter
+        gains, self._gains = self._gains, []
+        ranks = idset.union(gain.ranks for gain in gains)
+        if self.reservations:
+            self._is_roomier(min(g.start for g in gains), max(g.end for g in gains))
+        reserved: dict[JobClass, list[Reservation]] = {}
+        for made in self.reservations.values():
+            reserved.setdefault(made.job.job_class, []).append(made)
         for own in self.classes:
-            lack = own.stuck
-            if lack is not None:
-                less = lack.less(
-                    (yield from gained_now(profile, own, lack.length, gains, now, own.leave))
-                )
-                if own.stuck is lack:  # nothing was learned while this was counted
-                    own.stuck = less
+            units = Units(own.relaxed or own.request, self.profile)
+            gained = yield from self.views.gained(ranks, units)
+            if not gained:
+                continue
+            if own.stuck is not None:
+                own.stuck = own.stuck.less(gained)
                 if own.stuck is None:
                     for line in self._lines.values():
                         if own in line.groups:
                             self._offer(line.groups[own])
-            for length, lack in list(own.full.items()):
-                times = now, lack.until
-                less = lack.less(
-                    (yield from gained_later(profile, own, length, later, times, own.leave))
-                )
-                if own.full.get(length) is lack:
-                    del own.full[length]
-                    own.full.update({length: less} if less is not None else {})
-            if meter.spend(len(gains)):
-                yield
-        for made in list(self.reservations.values()):
-            job, own = made.job, made.job.job_class
-            leave, times = own.leave | {job.jobid}, (now, made.start)
-            at_once = made.stuck
-            if at_once and made.start > now:
-                at_once = yield from gained_now(profile, own, job.length, gains, now, leave)
-            gained = yield from gained_later(profile, own, job.length, later, times, leave)
-            if self.reservations.get(job.jobid) is made:
-                self._retry(made, at_once)
-                begin = max(now, min((gain.start for gain in later), default=now) - job.length)
-                self._may_move(made, gained, begin, max((gain.end for gain in later), default=now))
-            if meter.spend(len(gains)):
-                yield
+            if own in reserved and units.in_situation(self.pool.situation) >= units.need:
+                for made in reserved[own]:
+                    if self.reservations.get(made.job.jobid) is made:
+                        self._look_again(made)
 
     def _relax(self) -> Iterator[None]:
         """Relax the requests of the jobs whose patience has ended."""

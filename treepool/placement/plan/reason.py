@@ -8,6 +8,7 @@ from typing import Callable, Generator, Optional
 import attrs
 
 from treepool.errors import Reason
+from treepool.placement.held import ranks_in
 from treepool.placement.plan.jobs import FAR, JobClass, Waiting
 from treepool.placement.plan.profile import PRESENT, Profile
 from treepool.placement.plan.queue import Queue
@@ -15,7 +16,6 @@ from treepool.placement.plan.views import Units, View
 from treepool.placement.pool import IN_USE, Pool
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request
-from treepool.rfc import idset
 from treepool.rfc.times import clock
 
 #: Gives the name of a job id, such as its F58 form.
@@ -142,14 +142,11 @@ def _holder(
 
     That is a job ahead of *job*, if there is one.
     """
-    state_of = queue.pool.situation.index.state_of
     for other in nsmallest(_MOST, queue.reservations.values(), key=lambda made: made.job.place):
         if other.job is not job and other.start < now + job.length:
-            ranks = (rank for ranks, _, _ in other.parts for rank in ranks)
-            if any(room.units.on(rank, state_of[rank]) for rank in ranks):
+            number = yield from queue.views.gained(ranks_in(other.parts), room.units)
+            if number:
                 return other.job
-            if queue.profile.meter.spend(sum(len(ranks) for ranks, _, _ in other.parts)):
-                yield
     return None
 
 
@@ -175,6 +172,5 @@ def _window(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Opt
     selection = yield from queue.selection(attrs.evolve(job, job_class=own))
     if selection is None:
         return None
-    ranks = idset.from_ids(selection.ranks())
-    there = [window for window in closed if window.ranks & ranks]
+    there = [window for window in closed if window.ranks & selection.ranks]
     return min(there, key=lambda w: w.start).name if there else None

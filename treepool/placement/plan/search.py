@@ -1,29 +1,25 @@
-"""The search: the earliest start of a waiting job in the profile, and what it lacks until then.
+"""The search: the earliest start of a waiting job in the profile.
 
-What is free only grows when something ends, so these are the times to try. Between them the search
-counts the units of the request that the nodes could serve; only when there are enough is a choice
-made. This is how the *shadow time* of a job is found in the backfill literature.
-
-The number of units that a request lacked when it was last searched predicts whether another search
-is due: not until as many units have become free.
+What is free only grows when something ends, so these are the times to try. Most are ruled out by
+numbers alone (supply.py). At the others the search looks at the nodes: it counts the units of the
+request that they could serve, and only when there are enough is a choice made. This is how the
+*shadow time* of a job is found in the backfill literature.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Generator, Iterable, NamedTuple, Optional, Sequence
+import math
+from typing import Generator, Iterator, NamedTuple, Optional
 
-from treepool.placement.choose.selection import Selection
-from treepool.placement.nodes.state import NodeState
-from treepool.placement.plan.jobs import Holder, JobClass, Waiting
-from treepool.placement.plan.profile import PRESENT, Change, Profile
-from treepool.placement.plan.views import LOOK, Units, Views
+from treepool.placement.choose.selection import Choice, Selection
+from treepool.placement.plan.jobs import Holder, Waiting
+from treepool.placement.plan.supply import Curve, starts
+from treepool.placement.plan.views import Units, View, Views
 from treepool.placement.request.vertices import Request
+from treepool.rfc import idset
 
 #: How many times a search tries to place a hard request, before it takes the time after all ends.
 TRIES = 8
-
-#: On the ranks of changes with more of them than this, all is taken for free.
-_MOST_COUNTED = 64
 
 
 class Start(NamedTuple):
@@ -38,24 +34,22 @@ def earliest_start(
     job: Waiting,
     leave: frozenset[Holder],
     begin: float,
-    before: Optional[float] = None,
-) -> Generator[None, None, tuple[Optional[Start], int]]:
-    """The earliest start of *job* from *begin* on and before *before*, None if there is none; and
-    how many units it lacked until then, at least 1.
+    before: float = math.inf,
+    own: float = math.inf,
+) -> Generator[None, None, Optional[Start]]:
+    """The earliest start of *job* from *begin* on and before *before*, None if there is none.
 
-    The job asks for its strict request until its patience ends, and then for the relaxed one.
+    The job asks for its strict request until its patience ends, and then for the relaxed one. What
+    holders in *leave* have counts as free, as what *job* has reserved, which begins at *own*.
     """
-    first, lack = None, 1
+    first = None
     if begin < job.patience:
-        until = job.patience if before is None else min(before, job.patience)
-        strict = until if job.job_class.relaxed is not None else before
-        first, lack = yield from _earliest(views, job, job.request, leave, begin, strict)
+        until = before if job.job_class.relaxed is None else min(before, job.patience)
+        first = yield from _earliest(views, job, job.request, leave, begin, until, own)
     if first is None and job.job_class.relaxed is not None:
         begin = max(begin, job.patience)
-        if before is None or begin < before:
-            first, _ = yield from _earliest(views, job, job.relaxed, leave, begin, before)
-        lack = 1  # the numbers of two requests cannot be compared
-    return first, lack
+        first = yield from _earliest(views, job, job.relaxed, leave, begin, before, own)
+    return first
 
 
 def _earliest(
@@ -64,100 +58,58 @@ def _earliest(
     request: Request,
     leave: frozenset[Holder],
     begin: float,
-    before: Optional[float],
-) -> Generator[None, None, tuple[Optional[Start], int]]:
+    before: float,
+    own: float,
+) -> Generator[None, None, Optional[Start]]:
+    """As ``earliest_start`` for one *request*."""
     profile, length = views.profile, job.length
     units = Units(request, profile)
-    view = yield from views.at(begin, begin + length, leave)
-    yield from views.count(view, units)
-    most = tries = 0
+    cores, gpus = units.need * units.ask.min_cores, units.need * units.ask.min_gpus
+    view, tries, time = None, 0, begin
+    curve: Optional[Curve] = None
+    times: Iterator[float] = iter(())
     while True:
+        now = profile.supply(units.within).curve
+        if now is not curve:
+            curve, times = now, starts(now, time, length, cores, gpus, before, own)
+        found = next(times, None)
+        if found is None:
+            break
+        time = found
+        if view is None:
+            view = yield from views.at(time, time + length, leave)
+            yield from views.count(view, units)
+        else:
+            yield from views.turn(view, time, time + length, leave)
         if view.free >= units.need:
             choice = yield from views.choice(view, request)
             job.job_class.gave_up = choice.gave_up
+            if choice.selection is not None and time > begin and not job.job_class.hard:
+                choice = yield from _sparing(views, view, request, choice)
             if choice.selection is not None:
                 views.keep(view)
-                return Start(view.start, choice.selection), max(1, units.need - most)
+                return Start(view.start, choice.selection)
             tries += 1
             if not units.exact:
                 units.become_exact()
                 yield from views.count(view, units)
-        most = max(most, min(view.free, units.need - 1))
-        following = profile.next_end(view.start)
-        if following is not None and tries >= TRIES and job.job_class.hard:
-            following = profile.ends.times[-1]
-        if following is None or (before is not None and following >= before):
-            views.keep(view)
-            return None, max(1, units.need - most)
-        yield from views.turn(view, following, following + length, leave)
+        if tries >= TRIES and job.job_class.hard:
+            curve, time = None, max(time, profile.ends.last)
+            if time == view.start:
+                break
+    if view is not None:
+        views.keep(view)
+    return None
 
 
-def gained_now(
-    profile: Profile,
-    job_class: JobClass,
-    length: float,
-    changes: Iterable[Change],
-    now: float,
-    leave: frozenset[Holder],
-) -> Generator[None, None, int]:
-    """How many units a job that starts *now* may use of the room that *changes* made."""
-    units = _counted(profile, job_class)
-    near = [change for change in changes if change.start < now + length]
-
-    def states(rank: int, change: Change) -> Iterable[Optional[NodeState]]:
-        return (profile.state(rank, PRESENT, now + length, leave),)
-
-    return (yield from _gained(profile, near, units, states))
-
-
-def gained_later(
-    profile: Profile,
-    job_class: JobClass,
-    length: float,
-    changes: Iterable[Change],
-    times: tuple[float, float],
-    leave: frozenset[Holder],
-) -> Generator[None, None, int]:
-    """How many units became free for a job that starts between two *times*, at the best of them.
-
-    A rank has most room at the first time, or when something ends on it.
-    """
-    units, (begin, until) = _counted(profile, job_class), times
-    near = [c for c in changes if c.end > begin and c.start - length < until]
-
-    def states(rank: int, change: Change) -> Iterable[Optional[NodeState]]:
-        first, last = max(begin, change.start - length), min(until, change.end)
-        starts = [first, *(s.end for s in profile.spans(rank) if first < s.end < last)]
-        return (profile.state(rank, start, start + length, leave) for start in starts)
-
-    return (yield from _gained(profile, near, units, states))
-
-
-def _counted(profile: Profile, job_class: JobClass) -> Units:
-    units = Units(job_class.relaxed or job_class.request, profile)
-    units.exact = True
-    return units
-
-
-def _gained(
-    profile: Profile,
-    changes: Sequence[Change],
-    units: Units,
-    states_on: Callable[[int, Change], Iterable[Optional[NodeState]]],
-) -> Generator[None, None, int]:
-    """The sum over all ranks of *changes* of the most units in one of the states on each."""
-    up = profile.pool.situation.index.up
-    idle = profile.pool.inventory.idle_index.state_of
-    best: dict[int, int] = {}
-    for change in changes:
-        wide = len(change.ranks) > _MOST_COUNTED
-        for rank in change.ranks:
-            if up[rank]:
-                states = (idle[rank],) if wide else states_on(rank, change)
-                gained = max(units.on(rank, state) for state in states)
-                best[rank] = max(best.get(rank, 0), gained)
-            if profile.meter.spend(0 if wide else LOOK):
-                yield
-        if wide and profile.meter.spend(len(change.ranks) // 8):
-            yield
-    return sum(best.values())
+def _sparing(
+    views: Views, view: View, request: Request, choice: Choice
+) -> Generator[None, None, Choice]:
+    """*choice*, which *request* gets in *view*, or an equal one that takes fewer of the nodes which
+    have now what they will have then: other jobs can use these meanwhile."""
+    now = views.profile.pool.situation.index.buckets
+    there = view.situation.index
+    spare = idset.union(ranks & now.get(state, 0) for state, ranks in there.buckets.items())
+    if choice.selection is None or not spare & choice.selection.ranks:
+        return choice
+    return (yield from views.choice(views.like(view, there.sparing(spare)), request))

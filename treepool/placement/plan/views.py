@@ -9,10 +9,11 @@ is so at that moment, whatever changed meanwhile.
 
 from __future__ import annotations
 
-from typing import Generator, Iterable, Optional
+from typing import Generator, Optional
 
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.selection import Choice
+from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import assess, most_units
 from treepool.placement.plan.jobs import Holder
@@ -25,6 +26,9 @@ MAX_VIEWS = 24
 
 #: For how many requests a view keeps the candidates.
 _MAX_CANDIDATES = 4
+
+#: Ranks that are moved in one step.
+_RANKS = 1024
 
 #: Work (see Meter) for a choice, to look at a state or rank, and to count the units of a state.
 CHOICE, LOOK, _FIT = 30, 1, 20
@@ -89,20 +93,16 @@ class Units:
             self._meter.owe(_FIT)
         return known
 
-    def on(self, rank: int, state: Optional[NodeState]) -> int:
-        """The units of *rank*, which is up, in *state*."""
-        if state is None or not self.within >> rank & 1:
+    def on(self, ranks: int, state: NodeState) -> int:
+        """The units of *ranks* (bitmask), which are up, in *state*."""
+        if state.ncores < self.ask.min_cores or state.ngpus < self.ask.min_gpus:
             return 0
-        return self.of(state)
+        number = idset.size(ranks & self.within)
+        return number and number * self.of(state)
 
     def in_situation(self, situation: Situation) -> int:
         """The units of all nodes that are up."""
-        cores, gpus, within = self.ask.min_cores, self.ask.min_gpus, self.within
-        return sum(
-            self.of(state) * idset.size(ranks & within)
-            for state, ranks in situation.index.buckets.items()
-            if state.ncores >= cores and state.ngpus >= gpus
-        )
+        return sum(self.on(ranks, state) for state, ranks in situation.index.buckets.items())
 
 
 class Views:
@@ -121,7 +121,7 @@ class Views:
         if self._views and self._views[-1].situation.inventory is not pool.inventory:
             self._views.clear()
         own = View(PRESENT, PRESENT, frozenset(), pool.situation, profile.log.end)
-        if start == PRESENT and not profile.planned_before(end):
+        if start == PRESENT and not profile.starts.before(end):
             return own
         base = self._nearest(start, end, leave) or own
         if len(self._views) >= MAX_VIEWS:
@@ -143,26 +143,26 @@ class Views:
         """Whether *view* is of nodes that were replaced: it then stays as it is."""
         return view.situation.inventory is not self.profile.pool.inventory
 
+    def like(self, view: View, index: NodeIndex) -> View:
+        """A view of the same time with another *index*."""
+        situation = view.situation.on(index)
+        return View(view.start, view.end, view.leave, situation, view.position)
+
     def _nearest(self, start: float, end: float, leave: frozenset[Holder]) -> Optional[View]:
         """The view that differs least from the requested one; None stands for the pool's index."""
         profile, changes = self.profile, self.profile.log.end
-        ended, planned = profile.ended_by(start), profile.planned_before(end)
+        ended, planned = profile.ends.upto(start), profile.starts.before(end)
         best, least = None, ended + planned
         for view in self._views:
             differ = changes - view.position
             if differ > least:  # True of most: each further term costs as much as moving a rank
                 continue
-            differ += abs(profile.ended_by(view.start) - ended)
-            differ += abs(profile.planned_before(view.end) - planned)
-            if view.leave != leave and differ <= least:
-                differ += len(self._ranks_of(view.leave ^ leave))
+            differ += abs(profile.ends.upto(view.start) - ended)
+            differ += abs(profile.starts.before(view.end) - planned)
+            differ += len(view.leave ^ leave)
             if differ <= least:
                 best, least = view, differ
         return best
-
-    def _ranks_of(self, holders: Iterable[Holder]) -> set[int]:
-        holdings = self.profile.holdings
-        return {rank for h in holders if h in holdings for rank in holdings[h].ranks}
 
     def turn(
         self, view: View, start: float, end: float, leave: frozenset[Holder]
@@ -171,9 +171,9 @@ class Views:
         log = self.profile.log
         if view.position != log.end:  # first, or what is gone at the old time would stay in it
             yield from self.refresh(view)
-        ranks = self.profile.ranks_between((view.start, start), (view.end, end))
+        ranks = self.profile.differ((view.start, start), (view.end, end))
         if view.leave != leave:
-            ranks |= self._ranks_of(view.leave ^ leave)
+            ranks |= self.profile.ranks_of(view.leave ^ leave)
         view.start, view.end, view.leave = start, end, leave
         yield from self._move(view, ranks)
         if view.position != log.end:
@@ -190,34 +190,42 @@ class Views:
                 view.position = log.end
                 return
             changes = log.since(view.position)
-            if changes is None:
-                dirty = set(idset.iterate(self.profile.pool.ranks))
-            else:
+            dirty = self.profile.pool.ranks
+            if changes is not None:
                 near = (c for c in changes if c.start < view.end and c.end > view.start)
-                dirty = {rank for change in near for rank in change.ranks}
+                dirty = idset.union(change.ranks for change in near)
             view.position = log.end
             yield from self._move(view, dirty)
 
-    def _move(self, view: View, ranks: Iterable[int]) -> Generator[None, None, None]:
-        """Put *ranks* of *view* into the states that the profile gives them."""
-        index, profile, units = view.situation.index, self.profile, view.units
-        state_of, up_then = index.state_of, index.up
-        start, end, leave = view.start, view.end, view.leave
-        if self._is_old(view):
-            return
-        up_now = profile.pool.situation.index.up
-        for rank in ranks:
-            state, up, old = profile.state(rank, start, end, leave), up_now[rank], state_of[rank]
-            if state is not None and (state is not old or up != up_then[rank]):
-                if units is not None:
-                    view.free -= units.on(rank, old) if up_then[rank] else 0
-                    view.free += units.on(rank, state) if up else 0
-                index.put(rank, state, bool(up))
-            if profile.meter.spend(LOOK):
+    def _move(self, view: View, ranks: int) -> Generator[None, None, None]:
+        """Put *ranks* (bitmask) of *view* into the states that the profile gives them."""
+        profile, meter = self.profile, self.profile.meter
+        while ranks and not self._is_old(view):
+            index, units, up = view.situation.index, view.units, profile.pool.up
+            if index.up != up:
+                index.set_up(up)
+                view.free = 0 if units is None else units.in_situation(view.situation)
+            some = idset.take_lowest(ranks, _RANKS)
+            ranks ^= some
+            number = 0
+            for state, here in profile.states(some, view.start, view.end, view.leave):
+                for old, those in index.put(here, state):
+                    number += 1
+                    if units is not None:
+                        those &= up
+                        view.free += units.on(those, state) - units.on(those, old)
+            if meter.spend(number * LOOK + idset.size(some) // 16):
                 yield
-                if self._is_old(view):
-                    return
-                up_now = profile.pool.situation.index.up
+
+    def gained(self, ranks: int, units: Units) -> Generator[None, None, int]:
+        """How many *units* the nodes *ranks* (bitmask) may serve now, at most."""
+        index = self.profile.pool.situation.index
+        number = 0
+        for state, here in list(index.states(ranks & units.within & index.up)):
+            number += units.on(here, state)
+            if self.profile.meter.spend(LOOK):
+                yield
+        return number
 
     def choice(self, view: View, request: Request) -> Generator[None, None, Choice]:
         """What *request* gets in *view*, as it is when this returns."""

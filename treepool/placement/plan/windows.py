@@ -9,7 +9,6 @@ import attrs
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import Holder, Waiting
-from treepool.rfc import idset
 
 if TYPE_CHECKING:
     from treepool.placement.plan.queue import Queue
@@ -44,10 +43,9 @@ class Window:
     def parts(self, inventory: Inventory) -> tuple[Held, ...]:
         """All cores and GPUs of the nodes."""
         return tuple(
-            (tuple(idset.iterate(mask)), node_type.root.cores, node_type.root.gpus)
+            (ranks & self.ranks, node_type.root.cores, node_type.root.gpus)
             for node_type, ranks in inventory.node_types.items()
-            for mask in (ranks & self.ranks,)
-            if mask
+            if ranks & self.ranks
         )
 
 
@@ -123,10 +121,9 @@ def _running(queue: Queue, window: Window) -> Generator[None, None, tuple[int, .
     """The jobs that run on nodes of *window* and may end after its start."""
     pool = queue.pool
     found = []
-    ranks = set(idset.iterate(window.ranks))
     for count, (jobid, end) in enumerate(sorted(pool.job_end_times()), 1):
         job = pool.job(jobid) if not end or end > window.start else None
-        if job is not None and any(not ranks.isdisjoint(part[0]) for part in job.parts):
+        if job is not None and any(window.ranks & part[0] for part in job.parts):
             found.append(jobid)
         if count % _STRIDE == 0:
             yield

@@ -70,8 +70,7 @@ def decide(situation: Situation, choice: Choice) -> Decision:
 
 def ranks_down(situation: Situation) -> tuple[int, ...]:
     """The ranks that are down, ascending."""
-    up = situation.index.up
-    return tuple(rank for rank in idset.iterate(situation.inventory.ranks) if not up[rank])
+    return tuple(idset.iterate(situation.inventory.ranks & ~situation.index.up))
 
 
 def why_insufficient(situation: Situation, request: Request) -> Optional[Reason]:
