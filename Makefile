@@ -103,9 +103,12 @@ doc: $(DOC)
 conformance: $(INSTALLED)
 	$(BIN)/treepool conformance
 
-# Clusters of 16 to 100,000 nodes, in about a minute; BENCH='--nodes 1152 --peer' for others.
+# Clusters of 16 to 100,000 nodes, in about a minute; BENCH='--nodes 1152 --peer' for others. Then plans:
+# of a full machine, and of SWF=FILE, the first JOBS of a trace in Standard Workload Format.
 bench: $(PLOTS)
 	$(BIN)/python t/bench $(BENCH)
+	$(BIN)/python t/bench/planning.py --full
+	$(if $(SWF),$(BIN)/python t/bench/planning.py --trace $(SWF) --jobs $(or $(JOBS),1000))
 
 # How well jobs are packed, by each policy and by others, with a chart: some minutes; PACKING='--help' for
 # more. And how near the nodes of jobs are on three fabrics: PACKING='fabrics --help' for that alone.

@@ -10,6 +10,10 @@ as frequent among them. With ``--large`` the jobs that wait have up to a quarter
 A row is what happened, the CPU seconds, the number of steps between which a scheduler would serve
 others, the longest step, and the numbers of reservations, ranks moved, and selections tried. The
 row of jobs that end early one after another has the median of the seconds, and below the most.
+
+With ``--full`` all of 2,000 nodes are taken, 100 jobs of up to 40 nodes wait, and one job ends.
+With ``--trace FILE``, in Standard Workload Format such as the Parallel Workloads Archive has, the
+first ``--jobs`` of it are replayed under each policy, beside EASY backfill by numbers of nodes.
 """
 
 import argparse
@@ -20,13 +24,19 @@ import statistics
 import time
 from pathlib import Path
 
+import bare
+
 from treepool import parse_shape
+from treepool.cli.cluster import FlatNodes
+from treepool.cli.files import read_text
 from treepool.errors import InsufficientResources
 from treepool.flux.garbage import Garbage
-from treepool.placement.plan.jobs import Rule
+from treepool.placement.plan.jobs import POLICIES, Rule
 from treepool.placement.plan.queue import SWEEP, Queue
 from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
+from treepool.view import swf
+from treepool.view.replay import Rules, replay
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,10 +74,42 @@ def cluster(nodes):
     }
 
 
+def full(depth):
+    """A row: one job ends on 2,000 full nodes, while 100 jobs of up to 40 nodes wait."""
+    bench = Bench(2000, depth, 0, False, filled=False)
+    jobs = bench.jobid = 200
+    for jobid in range(1, jobs + 1):
+        bench.pool.alloc(jobid, bench.request("slot=10/node{x}", 0.0))
+        bench.pool.update_expiration(jobid, NOW + bench.rng.uniform(600, DAY))
+    for _ in range(100):
+        bench.submit(f"slot={bench.rng.randint(1, 40)}/node{{x}}")
+    bench.passes()
+    bench.run(f"full, {depth:.0f} reserved: ends", lambda: bench.pool.free(jobs))
+
+
+def trace(path, number):
+    """Rows: the first jobs of a trace under each policy."""
+    read = swf.read(read_text(path, table=True))
+    (R,) = FlatNodes(read.machine.nodes, read.machine.cores(1)).resource_sets().values()
+    jobs = read.jobs[:number]
+    told = [(job.submit, job.runs, job.limit, int(job.shape[5:-7])) for job in jobs]
+    for policy, depth in POLICIES.items():
+        _replayed(policy, lambda: replay(R, jobs, Rules(policy, policy, depth)).wait.mean)  # noqa: B023
+    if read.machine.cores(1) == 1:
+        nodes = read.machine.nodes
+        _replayed("easy, by numbers", lambda: statistics.mean(bare.waits(told, nodes)))
+
+
+def _replayed(what, wait):
+    before = time.process_time()
+    mean = wait()
+    print(f"{what:24} {time.process_time() - before:8.2f} s, mean wait {mean / 60:,.0f} min")
+
+
 class Bench:
     """A queue on a busy cluster."""
 
-    def __init__(self, nodes, depth, small, large):
+    def __init__(self, nodes, depth, small, large, filled=True):
         self.rng = random.Random(1)
         self.now = NOW
         self.pool = Pool(cluster(nodes))
@@ -79,7 +121,7 @@ class Bench:
         self.jobid = misses = 0
         self.ended = []
         requests = {shape: self.request(shape, 0.0) for shape in mixed}
-        while misses < MISSES:
+        while filled and misses < MISSES:
             self.jobid += 1
             try:
                 self.pool.alloc(self.jobid, requests[self.rng.choice(mixed)])
@@ -144,7 +186,17 @@ def main():
     parser.add_argument("--depth", type=float, default=64)
     parser.add_argument("--small", type=int, default=8, metavar="N")
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--trace", metavar="FILE")
+    parser.add_argument("--jobs", type=int, default=1000)
     arguments = parser.parse_args()
+    if arguments.trace:
+        trace(arguments.trace, arguments.jobs)
+        return
+    if arguments.full:
+        full(64)
+        full(256)
+        return
     bench = Bench(arguments.nodes, arguments.depth, arguments.small, arguments.large)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"{arguments.nodes:,} nodes, {len(bench.ended):,} running jobs")

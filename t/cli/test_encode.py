@@ -5,6 +5,7 @@ import json
 import os
 import re
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -182,6 +183,7 @@ def test_the_key_of_fluxion_becomes_one_of_rfc_49(treepool, fluxion_R):
     assert result.err.splitlines() == [
         "treepool encode: warning: left out of Fluxion's graph: 2 of type pdu",
         "treepool encode: warning: left out of Fluxion's graph: 6 of type ssd",
+        f"treepool encode: {fluxion_R}: 4 of 4 nodes of R in Fluxion's graph",
     ]
 
 
@@ -340,6 +342,26 @@ def test_mig_cuts_gpus_into_instances(treepool, xml, write):
 # -- a look
 
 
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("NVIDIA GB200", ["nvlink 100 GB/s", "c2c assumed 450 GB/s"]),
+        ("NVIDIA GH200", ["nvlink 50 GB/s", "c2c 450 GB/s"]),
+        ("NVIDIA R200", ["nvlink assumed 50 GB/s", "the GB/s of nvlink are assumed"]),
+    ],
+)
+def test_a_dry_run_marks_rates_that_are_assumed(treepool, xml, write, model, words):
+    infos = {"GPUModel": model}
+    devices = [Device(f"0000:0{i}:00.0", 0, backends=[(f"nvml{i}", "NVML")], infos=infos)
+               for i in range(2)]  # fmt: skip
+    report = write(PAIR, "smi.txt")
+    told = treepool("encode", "--xml", xml(Made(devices=devices)), "--nvidia-smi", report,
+                    "--dry-run").out  # fmt: skip
+    assert [word for word in words if word not in told] == []
+    assert ("nvlink assumed" in told) is ("nvlink assumed 50 GB/s" in words)
+    assert told.splitlines()[-1] == f"read {report}: 2 GPUs; 1 pair joined by nvlink"
+
+
 def test_a_dry_run_draws_each_kind_of_node(treepool, xml):
     result = treepool("encode", "--xml", xml(NODE), "--ranks", "0-1", "--hosts", "a,b", "--dry-run")
     assert result.out.splitlines() == [
@@ -369,8 +391,11 @@ def test_a_dry_run_draws_the_fabric(treepool, write):
         "   └─ switch a  n3 (rank 3)",
         "",
         "warning: hosts in no domain, which stand alone: n[4-5]",
+        "",
+        f"read {words[1]}: 1 of 3 hosts of R placed",
     ]
-    fabric, warnings = treepool("encode", *words, "--json").json
+    fabric, warnings, read = treepool("encode", *words, "--json").json
+    conforms(read, "encode-read")
     assert fabric["fabric"]["spine"][0]["name"] == "top"
     conforms(fabric, "encode-fabric")
     conforms(warnings, "encode-warnings")
@@ -395,8 +420,8 @@ def test_a_dry_run_draws_the_first_of_many_domains(treepool, write):
     R = treepool("encode", "--xml", "doc/node.xml", "--ranks=0-99", "--hosts", hosts).out
     words = ("--fabric", write(switches, "topology.conf"), "-R", write(R, "R.json"), "--dry-run")
     lines = treepool("encode", *words).out.splitlines()
-    assert len(lines) == 66
-    assert lines[-2:] == ["├─ switch s63  n63 (rank 63)", "... and more domains"]
+    assert len(lines) == 68
+    assert lines[64:66] == ["├─ switch s63  n63 (rank 63)", "... and more domains"]
 
 
 def test_names_cannot_send_commands_to_a_terminal(treepool, xml):
@@ -544,7 +569,47 @@ def test_a_fabric_from_a_sites_file_is_added_to_an_R(treepool, write):
     result = treepool("encode", "--fabric", path, "-R", R)
     key = encoded(result)["scheduling"]
     assert key["fabric"] == {"switch": [{"name": "a", "ranks": "0-1"}, {"name": "b", "ranks": "2"}]}
-    assert result.err == "treepool encode: warning: hosts in no domain, which stand alone: n3\n"
+    assert result.err.splitlines() == [
+        "treepool encode: warning: hosts in no domain, which stand alone: n3",
+        f"treepool encode: {path}: 3 of 4 hosts of R placed",
+    ]
+
+
+def test_files_of_slurm_are_counted_line_by_line_and_includes_are_beside_them(treepool, write):
+    write("NodeName=n[2-3] CPUs=2 Nonsense=1\nNodeName=n4 Sockets=2\n", "nodes.conf")
+    path = write("NodeName=n[0-1] Sockets=2\nInclude /no/nodes.conf\nInclude gone\n", "slurm.conf")
+    result = treepool("encode", "--slurm", path)
+    assert encoded(result)["execution"]["nodelist"] == ["n[0-1,4]"]
+    gone = f"{Path(path).parent}/gone: cannot be read: No such file or directory"
+    assert result.err.splitlines()[:2] == [
+        "treepool encode: warning: /no/nodes.conf: line 1: 'Nonsense' is no key of nodename",
+        f"treepool encode: warning: line 3: Include 'gone': {gone}",
+    ]
+    told = f"{path}: 3 of 5 nodes; 2 lines not understood: /no/nodes.conf 1, 3"
+    assert result.err.splitlines()[2:] == [f"treepool encode: {told}"]
+    dry = treepool("encode", "--slurm", path, "--dry-run")
+    assert dry.out.splitlines()[-1] == f"read {told}"
+    result = treepool("encode", "--slurm", write("NodeNme n1\n", "bad.conf"))
+    assert result.is_one_line_error("line 1: 'NodeNme' is not KEY=VALUE") and result.status == 1
+
+
+def test_a_fabric_may_include_files_and_a_rail_is_that_of_a_fabric(treepool, write):
+    write("SwitchName=b Nodes=n2\n", "more.conf")
+    path = write("SwitchName=a Nodes=n[0-1]\nInclude more.conf\n", "topology.conf")
+    R = write(json.dumps(FLAT), "R.json")
+    key = encoded(treepool("encode", "--fabric", path, "-R", R))["scheduling"]
+    assert [switch["name"] for switch in key["fabric"]["switch"]] == ["a", "b"]
+    result = treepool("encode", "--fabric", path, "-R", R, "--rail", "HCA-1")
+    assert result.is_one_line_error("has no adapters to choose from")
+    result = treepool("encode", "-R", R, "--rail", "HCA-1")
+    assert result.status == 2 and "--rail: says which adapter counts" in result.err
+
+
+def test_cores_that_slurm_keeps_for_the_system_are_no_fault_of_R(treepool, write):
+    path = write("NodeName=n CoresPerSocket=4 CoreSpecCount=1 RealMemory=9000\n", "slurm.conf")
+    result = treepool("encode", "--slurm", path)
+    assert encoded(result)["execution"]["R_lite"] == [{"rank": "0", "children": {"core": "0-2"}}]
+    assert "warning" not in result.err
 
 
 def test_a_fabric_comes_together_with_hardware(treepool, xml, write):

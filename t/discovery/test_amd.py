@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from depth import examples
 from discovery.nodes import MI250X, numbers_of
 from hwlocfile import Device, Made, distances
+from treepool.discovery.describe import Describer
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.linking import PCIE_GBPS, cliques
 from treepool.discovery.reports.amd import read_topo
@@ -42,6 +43,11 @@ def weight(a, b):
     return 0 if a == b else 15 if pair in LINKS else 30
 
 
+def hops(a, b):
+    """What the tools print: one hop for every pair that xGMI joins, however far apart."""
+    return int(a != b)
+
+
 def bandwidth(a, b):
     gbps = LINKS.get((min(a, b), max(a, b)))
     return "N/A" if a == b else f"50000-{gbps * 1000}" if gbps else "0-0"
@@ -63,7 +69,7 @@ def rows(names, cell, own):
 def rocm(count=8, kind=kind, weight=weight):
     names = [f"GPU{i}" for i in range(count)]
     text = f"\n{' ROCm System Management Interface ':=^90}\n"
-    for title, cell in (("Weight", weight), ("Hops", lambda a, b: weight(a, b) // 15),
+    for title, cell in (("Weight", weight), ("Hops", hops),
                         ("Link Type", kind)):  # fmt: skip
         text += f"{f' {title} between two GPUs ':=^90}\n{rows(names, cell, '0')}\n"
     text += f"{' Numa Nodes ':=^90}\n"
@@ -78,7 +84,7 @@ def amd_smi(count=8):
     tables = {
         "ACCESS TABLE": (lambda a, b: "ENABLED", "ENABLED"),
         "WEIGHT TABLE": (weight, "0"),
-        "HOPS TABLE": (lambda a, b: weight(a, b) // 15, "0"),
+        "HOPS TABLE": (hops, "0"),
         "LINK TYPE TABLE": (kind, "SELF"),
         "NUMA BW TABLE": (bandwidth, "N/A"),
     }
@@ -98,7 +104,7 @@ def as_json(count=8):
                         "weight": weight(a, b),
                         "link_status": "ENABLED",
                         "link_type": "SELF" if a == b else kind(a, b),
-                        "num_hops": weight(a, b) // 15,
+                        "num_hops": hops(a, b),
                         "bandwidth": bandwidth(a, b),
                     }
                     for b in range(count)
@@ -109,19 +115,22 @@ def as_json(count=8):
     )
 
 
-def machine(count=8, matrices=True, model="AMD INSTINCT MI250X"):
-    """What hwloc says: the number of links between GPUs, and a flat 100 GB/s for all of them."""
-    devices = [
+def devices(count, model="AMD INSTINCT MI250X"):
+    return [
         Device(bus(i), i // 2, MI250X, [(f"rsmi{i}", "RSMI")], {"GPUModel": model})
         for i in range(count)
     ]
-    made = Made(devices=devices, packages=1, numas=4)
+
+
+def machine(count=8, matrices=True, model="AMD INSTINCT MI250X"):
+    """What hwloc says: the number of links between GPUs, and a flat 100 GB/s for all of them."""
+    made = Made(devices=devices(count, model), packages=1, numas=4)
     if matrices:
         numbers = numbers_of(made.xml(), "OSDev")
         pairs = [(a, b) for a in range(count) for b in range(count)]
-        hops = distances("XGMIHops", "OSDev", numbers, [weight(*pair) // 15 for pair in pairs])
+        apart = distances("XGMIHops", "OSDev", numbers, [weight(*pair) // 15 for pair in pairs])
         flat = [1_000_000 if a == b else 100_000 for a, b in pairs]
-        more = hops + distances("XGMIBandwidth", "OSDev", numbers, flat)
+        more = apart + distances("XGMIBandwidth", "OSDev", numbers, flat)
         made = attrs.evolve(made, more=more)
     return read_hwloc(made.xml())
 
@@ -160,8 +169,38 @@ def test_gpus_that_are_two_links_apart_are_not_joined_whatever_is_printed_as_the
     text = amd_smi().replace("0-0 ", "50000-50000 ")
     assert set(read_topo(text).pairs) == set(LINKS)
     assert set(read_topo(text.replace("0-0", "N/A")).pairs) == set(LINKS)
-    weights_alone = re.sub("HOPS TABLE:(.*\n){10}", "", amd_smi())
+    weights_alone = re.sub("HOPS TABLE:(.*\n){10}", "", text)
     assert "HOPS" not in weights_alone and set(read_topo(weights_alone).pairs) == set(LINKS)
+
+
+def test_the_column_that_says_far_counts_whichever_it_is(monkeypatch):
+    flat = {"weight": lambda a, b: 15 * (a != b), "bandwidth": lambda a, b: "N/A"}
+    for column, cell in (
+        ("hops", lambda a, b: 0 if a == b else 2 - ((min(a, b), max(a, b)) in LINKS)),
+        ("weight", weight),
+        ("bandwidth", bandwidth),
+    ):
+        with monkeypatch.context() as patch:
+            for name, other in {"hops": hops, **flat, column: cell}.items():
+                patch.setattr(f"{__name__}.{name}", other)
+            for text in (amd_smi(), as_json()):
+                report = read_topo(text)
+                assert (set(report.pairs), len(report.routed)) == (set(LINKS), 28 - len(LINKS))
+    assert read_topo(amd_smi()).told == (
+        "8 GPUs; 12 pairs joined by xgmi, 16 only through other GPUs"
+    )
+
+
+def test_where_hwloc_alone_counts_one_link_for_every_pair_a_warning_says_what_tells():
+    numbers = numbers_of(Made(devices=devices(8), packages=1, numas=4).xml(), "OSDev")
+    flat = [int(a != b) for a in range(8) for b in range(8)]
+    rates = [100_000 * one for one in flat]
+    more = distances("XGMIHops", "OSDev", numbers, flat)
+    more += distances("XGMIBandwidth", "OSDev", numbers, rates)
+    xml = Made(devices=devices(8), packages=1, numas=4, more=more).xml()
+    (warning,) = Describer().of_xml(xml.encode()).warnings
+    assert "--amd-smi says which are joined" in warning
+    assert Describer(reports=[read_topo(rocm())]).of_xml(xml.encode()).warnings == ()
 
 
 @pytest.mark.parametrize(

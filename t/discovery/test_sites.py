@@ -106,8 +106,27 @@ NVIDIA_SMI = """==============NVSMI LOG==============
         ClusterUUID                       : {uuid}
 """
 
+SHOWN = """SwitchName=top Level=2 LinkSpeed=1 Nodes=n[0-4] Switches=mid0,leaf2
+SwitchName=mid0 Level=1 LinkSpeed=1 Nodes=n[0-3] Switches=leaf[0-1]
+SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[0-1]
+SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[2-3]
+SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n4
+"""
+
+SPLIT = """SwitchName = leaf0 Nodes = \\
+n0,\\
+n1
+  switchname=leaf1 NODES="n[2-3]" # spare
+SwitchName=leaf2 Nodes=n4
+SwitchName=mid0 Switches=leaf0,\\
+leaf1
+SwitchName=top Switches=mid0,leaf2"""
+
 #: A file of each format.
-SEEDS = (TREE, TREE_YAML, BLOCKS, BLOCKS_YAML, TABLE, LABELS, KUBERNETES, IBNETDISCOVER)
+SEEDS = (
+    *(TREE, TREE_YAML, BLOCKS, BLOCKS_YAML, SHOWN, SPLIT),
+    *(TABLE, LABELS, KUBERNETES, IBNETDISCOVER),
+)
 
 
 def fabric(text, hosts="n[0-5]"):
@@ -140,6 +159,36 @@ NVL = {
 def test_hosts_of_slurm_may_have_several_numbers():
     found, _ = fabric("SwitchName=a Nodes=r[0-1]n[0-1]\nSwitchName=b Nodes=r2n0\n", "r[0-2]n0,r0n1")
     assert [item["ranks"] for item in found["switch"]] == ["0-1,3", "2"]
+
+
+@pytest.mark.parametrize("text", [SHOWN, SPLIT, "\n".join(SHOWN.splitlines()[::-1])])
+def test_what_scontrol_shows_and_lines_that_go_on_are_the_same_tree(text):
+    found, warnings = fabric(text, "n[0-4]")
+    assert (found, warnings) == (FAT_TREE, [])
+
+
+def test_the_blocks_that_scontrol_shows_are_those_of_topology_conf():
+    shown = "".join(
+        f"BlockName=b{i} BlockIndex={i} Nodes=n[{2 * i}-{2 * i + 1}] BlockSize=2\n"
+        for i in range(3)
+    )
+    shown += "AggregatedBlock=b[0-1] BlockIndex=3 Nodes=n[0-3] BlockSize=4\n"
+    assert fabric(shown) == (NVL, [])
+
+
+def test_a_switch_called_default_is_a_switch_because_slurm_has_no_defaults_for_them():
+    found, _ = fabric("SwitchName=DEFAULT Nodes=n0\nSwitchName=a Nodes=n1\n", "n[0-1]")
+    assert found == {"switch": [leaf("DEFAULT", "0"), leaf("a", "1")]}
+
+
+def test_lines_that_are_not_understood_are_counted_and_the_others_are_read():
+    text = (
+        "SwitchName=a Nodes=n0\nSwitchName=b Nodes=n[1-\nFoo=1\nBlockSizes=x\nSwitchName=c Node=n2"
+    )
+    site = sites.read(text, ["n0", "n1"])
+    assert list(site.locations) == ["n0"]
+    assert site.left_out == ["4 lines not understood: 2, 3, 4, 5"]
+    assert site.warnings[1] == "line 3: 'foo' does not begin a line"
 
 
 @pytest.mark.parametrize("text", [TREE, TREE_YAML], ids=["conf", "yaml"])
@@ -188,10 +237,89 @@ def test_kubernetes_nodes_have_the_labels_of_topograph():
     assert found == {"superspine": [{"name": "k0", "spine": [spine]}]}
 
 
-def test_ibnetdiscover_names_hosts_by_their_adapters_and_the_first_one_counts():
+def test_ibnetdiscover_names_hosts_by_their_adapters_and_the_rail_of_most_counts():
     found, warnings = fabric(IBNETDISCOVER, "n[0-2]")
     assert found == {"switch": [leaf("leaf0", "0-1"), leaf("leaf1", "2")]}
+    assert warnings == ["hosts without adapter 'HCA-1', placed by their others: n1"]
+
+
+def rails(**switches):
+    """The output for switches and what is on their ports: a host and its adapter, or a switch."""
+    text = ""
+    for switch, ports in switches.items():
+        text += f'Switch\t41 "S-{switch}"\t\t# "MF0;{switch}:X/U1" lid 1\n'
+        for number, port in enumerate(ports, 1):
+            kind = "H" if " " in port else "S"
+            text += f'[{number}]\t"{kind}-{port}"[1](1) \t\t# "{port}" lid 2\n'
+        text += "\n"
+    return text
+
+
+def two_rails(lost=(), first=""):
+    """Two pods of two leaves, one for each rail, below a spine each, without the *lost* ports."""
+    ports = {}
+    for pod in (0, 1):
+        for rail in (1, 2):
+            own = [f"n{2 * pod + i} HCA-{rail}" for i in (0, 1)]
+            ports[f"p{pod}r{rail}"] = [port for port in own if port not in lost] + [f"s{pod}"]
+    ports["s0"], ports["s1"] = ["p0r1", "p0r2"], ["p1r1", "p1r2"]
+    storage = [f"n{i} mlx5_9" for i in range(4)]
+    return rails(**({first: storage} if first else {}), **ports)
+
+
+PODS = {"spine": [{"name": f"s{pod}", "switch": [leaf(f"p{pod}r1", ranks)]}
+                  for pod, ranks in enumerate(["0-1", "2-3"])]}  # fmt: skip
+
+
+def test_a_lost_cable_moves_no_host_and_rails_that_group_hosts_alike_do_not_disagree():
+    assert fabric(two_rails(), "n[0-3]") == (PODS, [])
+    found, warnings = fabric(two_rails(lost=["n1 HCA-1"]), "n[0-3]")
+    # HCA-2 has most hosts now
+    assert [spine["switch"][0]["ranks"] for spine in found["spine"]] == ["0-1", "2-3"]
     assert warnings == []
+    found, warnings = fabric(two_rails(lost=["n1 HCA-1", "n2 HCA-2"]), "n[0-3]")
+    assert found == PODS
+    assert warnings == ["hosts without adapter 'HCA-1', placed by their others: n1"]
+
+
+def test_a_storage_switch_that_is_listed_first_does_not_hold_the_cluster():
+    text = two_rails(first="storage")
+    found, warnings = fabric(text, "n[0-3]")
+    assert found == PODS
+    assert warnings == [
+        "hosts whose adapters disagree, 'HCA-1' counts and not 'HCA-2', 'mlx5_9' "
+        "(--rail chooses): n[2-3]"
+    ]
+    hosts = hostlist.decode("n[0-3]")
+    found, _ = sites.fabric_of(sites.read(text, hosts, rail="mlx5_9"), hosts, 15)
+    assert found == {"switch": [leaf("storage", "0-3")]}
+    with pytest.raises(InvalidHardware, match=r"no adapter 'x'; there are: 'mlx5_9' of 4 hosts, "):
+        sites.read(text, hosts, rail="x")
+    with pytest.raises(InvalidHardware, match="has no adapters to choose from"):
+        sites.read(TREE, hosts, rail="x")
+
+
+def test_a_cable_in_the_wrong_switch_makes_no_rail_better():
+    hosts = range(12)
+    text = rails(
+        a1=[f"n{i} HCA-1" for i in hosts if i < 6], b1=[f"n{i} HCA-1" for i in hosts if i >= 6],
+        a2=[f"n{i} HCA-2" for i in hosts if i < 5], b2=[f"n{i} HCA-2" for i in hosts if i >= 6],
+        c2=["n5 HCA-2"],
+    )  # fmt: skip
+    found, warnings = fabric(text, "n[0-11]")
+    assert found == {"switch": [leaf("a1", "0-5"), leaf("b1", "6-11")]}
+    assert warnings == []
+
+
+def test_hosts_with_a_domain_in_their_names_are_those_of_R():
+    text = rails(a=["n0.example.org HCA-1"], b=["n1.example.org HCA-1", "n1.example.org HCA-2"])
+    assert fabric(text, "n[0-1]")[0] == {"switch": [leaf("a", "0"), leaf("b", "1")]}
+
+
+def test_the_second_port_of_an_adapter_is_another_rail():
+    text = rails(a=["n0 HCA-1", "n1 HCA-1"], b=["n0 HCA-1", "n1 HCA-1"])
+    text = text.replace('"H-n0 HCA-1"[1]', '"H-n0 HCA-1"[2]', 1)
+    assert set(sites.read(text, ["n0", "n1"], rail="HCA-1:2").locations) == {"n0", "n1"}
 
 
 @pytest.mark.parametrize(
@@ -372,13 +500,15 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
     [
         ("hello", "neither Slurm's topology.conf or topology.yaml, nor a table"),
         ("SwitchName=a Nodes=n[0-", "line 1: "),
+        ("SwitchName n0", "line 1: 'SwitchName' is not KEY=VALUE"),
+        ("RingName=r Nodes=n[0-3]", "ring 'r' has no domains"),
         ("SwitchName=a Nodes=n0\nSwitchName=a Nodes=n1", "line 2: a second switch 'a'"),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a Nodes=n0", "is below itself"),
         (
             "SwitchName=a Switches=c\nSwitchName=b Switches=c",
             "line 2: switch 'c' is below 'a', too",
         ),
-        ("BlockName=a Nodes=n0\nBlockSizes=x", "line 2: block sizes are numbers of nodes"),
+        ("BlockSizes=x", "line 1: block sizes are numbers of nodes"),
         ("- topology: a\n  block: {blocks: [], block_sizes: true}\n", "block sizes are numbers"),
         (f"- topology: a\n  block: {{blocks: [], block_sizes: [0x{'f' * 6000}]}}\n", "block sizes"),
         ('- topology: a\n  block: {blocks: [{block: !!int ""}]}\n', "not valid YAML: "),
@@ -392,7 +522,7 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
         ),
         ("host," + ",".join("l" * 17) + "\n" + ",".join("n" * 18), "host 'n' is in more than 16"),
         ("n0,c0,s0\nn1,c0,s0\n", "line 1: must name the columns, host first, not 'n0'"),
-        ("# all\ninclude other.conf\n", "line 2: include is not followed"),
+        ("# all\ninclude other.conf\n", "line 2: Include 'other.conf': is not followed"),
         ("host,rack\nn0", "line 2: 1 columns, the first line has 2"),
         ("host,rack\nn[0-,r", "line 2: "),
         ('{"n0": 3}', "/n0: must be an object of localities and names"),

@@ -241,7 +241,8 @@ def test_the_key_of_a_job_of_fluxion_is_read(tmp_path):
         theirs = instance.flux("job", "info", job, "R")
     assert "graph" in json.loads(theirs)["scheduling"]
     result = run_process("encode", "-R", "-", "--levels", "socket", stdin=theirs.encode())
-    assert (result.status, result.err) == (0, "")
+    told = "treepool encode: <stdin>: 2 of 2 nodes of R in Fluxion's graph\n"
+    assert (result.status, result.err) == (0, told)
     key = json.loads(result.out)["scheduling"]
     assert [e["topo"].keys() for e in key["children"]] == [{"socket"}]
     assert key["fabric"]["rack"] == [{"name": "rack0", "ranks": "0-1"}]

@@ -47,6 +47,7 @@ from treepool.discovery import fluxion, hwloc, slurmnodes, visible
 from treepool.discovery.levels import topo_of
 from treepool.discovery.reports import amd, mig, nvidia
 from treepool.discovery.sites import read as sites
+from treepool.discovery.slurmlines import File
 from treepool.errors import (
     InfeasibleRequest,
     InsufficientResources,
@@ -534,9 +535,12 @@ def _site_file(data):
     _lines(str(problem) for problem in _fabric_problems(found))
 
 
-@target(InvalidHardware, seeds=[test_slurmnodes.scontrol("n0") + test_slurmnodes.PAIRS])
+SLURM = [test_slurmnodes.scontrol("n0") + test_slurmnodes.PAIRS, *test_slurmnodes.SEEDS]
+
+
+@target(InvalidHardware, seeds=SLURM)
 def _slurm_nodes(data):
-    for _, machine in slurmnodes.read([_text(data)])[:9]:
+    for _, machine in slurmnodes.read([File(_text(data))]).machines[:9]:
         topo_of(machine)
 
 

@@ -64,7 +64,9 @@ SUBCOMMANDS = whole()[1]
 def typed(code):
     """The subcommand and the options of a command line of treepool, without quoted words."""
     bare = re.sub(r"'[^']*'|\"[^\"]*\"|[\[\]]", "", code)
-    match = re.match(r"(?:\$ )?(?:flux |[\w./~-]*/bin/)?treepool ([a-z][^|><;#&]*)", bare)
+    match = re.match(
+        r"(?:\$ )?(?:flux |[\w./~-]*/bin/)?treepool (?![\w-]+: )([a-z][^|><;#&]*)", bare
+    )
     return [match[1].partition(" -- ")[0].strip()] if match else []
 
 

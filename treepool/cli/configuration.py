@@ -16,10 +16,9 @@ from treepool.errors import InvalidInput, InvalidOption, Problem, SetupError
 from treepool.flux import config, toml
 from treepool.flux.config import QUEUES, WINDOWS
 from treepool.flux.options import OF_POOL, TABLE, InvalidSetting
-from treepool.placement.why.shortage import amount
 from treepool.rfc import document
 from treepool.rfc.findings import limited, pointer_to, shown
-from treepool.rfc.quote import did_you_mean
+from treepool.rfc.quote import amount, did_you_mean
 
 #: How the name of a file in TOML ends.
 SUFFIX = ".toml"

@@ -38,9 +38,10 @@ from treepool.discovery.gpus import GPU_INDEX
 from treepool.discovery.key import Encoded, Nodes
 from treepool.discovery.levels import LEVELS, topo_of
 from treepool.discovery.reports import amd, intel, mig, nvidia
+from treepool.discovery.slurmnodes import Slurm
 from treepool.errors import InvalidInput
 from treepool.rfc import idset
-from treepool.rfc.quote import did_you_mean
+from treepool.rfc.quote import amount, did_you_mean
 from treepool.rfc.rset import ResourceSet
 
 T = TypeVar("T")
@@ -139,6 +140,12 @@ def define(parser: ArgumentParser) -> None:
         help="the topology to read of those in the file of --fabric (topology.yaml, or Kueue's); "
         "without it they are merged, if their domains nest",
     )
+    what.add_argument(
+        "--rail",
+        metavar="ADAPTER",
+        help="the adapter that says at which switch a host is, of those in the output of "
+        "ibnetdiscover (default: the one that most hosts have)",
+    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -154,11 +161,14 @@ def run(arguments: Namespace) -> int:
         raise Stop("--json: without --dry-run all that is printed is JSON", USAGE)
     if arguments.topology is not None and arguments.fabric is None:
         raise Stop("--topology: says which one to read of the file of --fabric", USAGE)
+    if arguments.rail is not None and arguments.fabric is None:
+        raise Stop("--rail: says which adapter counts in the file of --fabric", USAGE)
     R = _given_R(arguments)
     try:
         encoded = _encode(arguments, R)
         if arguments.fabric is not None:
-            encoded = sitefiles.with_fabric(encoded, arguments.fabric, arguments.topology or "")
+            which = arguments.topology or "", arguments.rail or ""
+            encoded = sitefiles.with_fabric(encoded, arguments.fabric, *which)
     except InvalidInput as e:
         raise Stop(str(e)) from None
     text = json.dumps(encoded.R.to_dict())
@@ -174,6 +184,8 @@ def run(arguments: Namespace) -> int:
         return DONE
     for warning in _warnings(encoded):
         complain("treepool encode", f"warning: {warning}")
+    for line in encoded.read:
+        complain("treepool encode", line)
     out(text)
     return DONE
 
@@ -205,16 +217,42 @@ def _encode(arguments: Namespace, R: Optional[ResourceSet]) -> Encoded:
             )
         return _of_key(R, arguments)
     describer = Describer(_levels(arguments.levels), arguments.gpu_index)
-    told = (
-        _told(arguments, "nvidia-smi", nvidia.read_topo),
-        _told(arguments, "amd-smi", amd.read_topo),
-        _told(arguments, "xpu-smi", intel.read_topo),
-    )
-    describer.reports = [one for one in told if one is not None]
+    told = {
+        "nvidia-smi": _told(arguments, "nvidia-smi", nvidia.read_topo),
+        "amd-smi": _told(arguments, "amd-smi", amd.read_topo),
+        "xpu-smi": _told(arguments, "xpu-smi", intel.read_topo),
+    }
+    reports = {option: one for option, one in told.items() if one is not None}
+    describer.reports = list(reports.values())
     describer.instances = _told(arguments, "mig", mig.read_list) or ()
+    read = [_read_of(arguments, option, report.told) for option, report in reports.items()]
+    if describer.instances:
+        read.append(_read_of(arguments, "mig", mig.told(describer.instances)))
+    slurm = _slurm(arguments, R) if arguments.slurm else None
+    if slurm is not None:
+        read.append(f"{', '.join(map(files.shown, arguments.slurm))}: {slurm.told}")
+    encoded = _encode_nodes(describer, slurm, R, arguments)
+    warnings = (*encoded.warnings, *(slurm.warnings if slurm is not None else ()))
+    return attrs.evolve(encoded, warnings=warnings, read=(*encoded.read, *read))
+
+
+def _read_of(arguments: Namespace, option: str, told: str) -> str:
+    return f"{files.shown(getattr(arguments, option.replace('-', '_')))}: {told}"
+
+
+def _slurm(arguments: Namespace, R: Optional[ResourceSet]) -> Slurm:
+    one = len(arguments.slurm) == 1
+    named = [sitefiles.slurm(path, "" if one else path) for path in arguments.slurm]
+    with files.naming(arguments.slurm[0] if one else "--slurm"):
+        return slurmnodes.read(named, frozenset(R.hosts) if R is not None else ())
+
+
+def _encode_nodes(
+    describer: Describer, slurm: Optional[Slurm], R: Optional[ResourceSet], arguments: Namespace
+) -> Encoded:
     if arguments.instance:
         return _encode_instance(describer, R, arguments)
-    found = list(counted(_found(arguments, describer), "nodes read"))
+    found = list(counted(_found(arguments, slurm, describer), "nodes read"))
     if R is not None:
         nodes = assigned(found, R.mask, R.hosts)
         return _encode_into(R, nodes, arguments)
@@ -227,15 +265,19 @@ def _of_key(R: ResourceSet, arguments: Namespace) -> Encoded:
     """R with the key of RFC 49 that is in it, also if Fluxion wrote it."""
     if not fluxion.has_graph(R.scheduling):
         return Encoded(R, (), ())
-    with files.naming(arguments.R_file or "--instance"):
-        return fluxion.encode(R, _levels(arguments.levels), arguments.properties)
+    name = files.shown(arguments.R_file or "--instance")
+    with files.naming(name):
+        encoded = fluxion.encode(R, _levels(arguments.levels), arguments.properties)
+    known = idset.size(idset.union(kind.ranks for kind in encoded.kinds))
+    told = f"{name}: {known} of {amount(len(R.hosts), 'node')} of R in Fluxion's graph"
+    return attrs.evolve(encoded, read=(told,))
 
 
 def _encode_into(R: ResourceSet, nodes: Sequence[Nodes], arguments: Namespace) -> Encoded:
     """R with the key of *nodes*, and what its own key says of others and of the fabric."""
     old = _of_key(R, arguments)
     new = key.encode_into(old.R, nodes, arguments.properties)
-    return attrs.evolve(new, warnings=(*old.warnings, *new.warnings))
+    return attrs.evolve(new, warnings=(*old.warnings, *new.warnings), read=old.read)
 
 
 def _told(arguments: Namespace, option: str, read: Callable[[str], T]) -> Optional[T]:
@@ -261,14 +303,11 @@ def _levels(text: Optional[str]) -> Optional[list[str]]:
     return list(dict.fromkeys(names))
 
 
-def _found(arguments: Namespace, describer: Describer) -> Iterator[Found]:
+def _found(arguments: Namespace, slurm: Optional[Slurm], describer: Describer) -> Iterator[Found]:
     if arguments.local:
         yield _read(hardware.local(), describer)
-    if arguments.slurm:
-        with files.naming("--slurm"):
-            machines = slurmnodes.read([files.read_text(file) for file in arguments.slurm])
-        for hosts, machine in machines:
-            yield Found(topo_of(machine, describer.levels), hosts[0], hosts=hosts)
+    for hosts, machine in slurm.machines if slurm is not None else ():
+        yield Found(topo_of(machine, describer.levels), hosts[0], hosts=hosts)
     for argument in arguments.xml:
         for description in hardware.read(argument):
             yield _read(description, describer)

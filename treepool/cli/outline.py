@@ -29,6 +29,8 @@ def lines(encoded: Encoded) -> Iterator[str]:
         parts.append(_fabric_lines(fabric, host_of))
     if encoded.warnings:
         parts.append(f"warning: {warning}" for warning in encoded.warnings)
+    if encoded.read:
+        parts.append(f"read {line}" for line in encoded.read)
     for number, part in enumerate(parts):
         if number:
             yield ""
@@ -36,7 +38,7 @@ def lines(encoded: Encoded) -> Iterator[str]:
 
 
 def facts(encoded: Encoded) -> Iterator[dict[str, Any]]:
-    """The JSON objects about *encoded*: one for each kind, then fabric and warnings, if any."""
+    """The JSON objects about *encoded*: one for each kind, then the others, if any."""
     host_of = _host_of(encoded)
     for kind in encoded.kinds:
         yield {
@@ -53,6 +55,8 @@ def facts(encoded: Encoded) -> Iterator[dict[str, Any]]:
         yield {"fabric": fabric}
     if encoded.warnings:
         yield {"warnings": list(encoded.warnings)}
+    if encoded.read:
+        yield {"read": list(encoded.read)}
 
 
 def _host_of(encoded: Encoded) -> dict[int, str]:
@@ -85,7 +89,7 @@ def _kind(kind: Nodes, hosts: str) -> Iterator[str]:
     yield from _drawn(_domain("node", read(kind.node.topo), kind.node.machine))
     links = kind.node.machine.links
     if links is not None:
-        yield from _links(links)
+        yield from _links(links, kind.node.machine.assumed)
     for note in kind.node.notes:
         yield f"  note: {note}"
     for warning in kind.node.warnings:
@@ -151,7 +155,7 @@ def _models(ids: int, machine: Machine) -> str:
     return f" ({', '.join(sorted(found))})" if found else ""
 
 
-def _links(links: Links) -> Iterator[str]:
+def _links(links: Links, assumed: frozenset[str]) -> Iterator[str]:
     if links.links:
         yield f"  links ({links.kind}):"
     for link in links.links:
@@ -159,14 +163,16 @@ def _links(links: Links) -> Iterator[str]:
         if len(link.among) > _MOST:
             shown.append(f"and {len(link.among) - _MOST} more")
         # The real speed of PCIe depends on facts that are not known; the figure only orders paths.
-        speed = "nominal " if link.type == "pcie" else ""
+        pcie, guess = link.type == "pcie", link.type in assumed
+        speed = "nominal " if pcie else "assumed " if guess else ""
         yield f"    {link.type} {speed}{link.gbps:g} GB/s among gpus {' '.join(shown)}"
     for nic in links.nics:
         yield f"  nic {nic.name} is nearest to gpus {idset.encode(nic.gpus)} ({nic.path})"
     for device in links.devices:
         if device.c2c:
             gpus = idset.encode(device.gpus)
-            yield f"  c2c {device.c2c:g} GB/s between each of gpus {gpus} and its CPU"
+            speed = "assumed " if "c2c" in assumed else ""
+            yield f"  c2c {speed}{device.c2c:g} GB/s between each of gpus {gpus} and its CPU"
     if links.distances is not None:
         rows = links.distances.values
         yield f"  distances between {links.distances.locality} domains, of the first to each:"

@@ -37,9 +37,9 @@ from treepool.errors import InvalidInput, Problem
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.tree import NodeType
 from treepool.placement.request import job_options
-from treepool.placement.why.shortage import amount
 from treepool.rfc import idset, jobcheck, jobspec, keycheck
 from treepool.rfc.findings import MAX_PROBLEMS, Findings, limited
+from treepool.rfc.quote import amount
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import FLUXION, SchedulingKey
 from treepool.rfc.shape import format_shape

@@ -10,6 +10,7 @@ import attrs
 
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import NodeTopo, topo_of
+from treepool.discovery.linking import joins_too_many
 from treepool.discovery.machine import Machine, gib
 from treepool.discovery.reports.mig import ListedGpu, with_instances
 from treepool.discovery.reports.report import ToolReport, combined
@@ -84,4 +85,9 @@ class Describer:
             machine = combined(machine, report)
         if self.instances and machine.gpus:
             machine = with_instances(machine, self.instances)
+        if joins_too_many(machine.links, [gpu.model for gpu in machine.gpus]):
+            machine = machine.with_warning(
+                "hwloc says that xGMI joins all GPUs, but it counts one link for every pair: "
+                "--amd-smi says which are joined"
+            )
         return topo_of(machine, self.levels)

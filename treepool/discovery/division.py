@@ -110,7 +110,8 @@ def _by_device(domain: Domain, machine: Machine) -> list[list[Gpu]]:
     devices: dict[str, list[Gpu]] = {}
     for gpu in machine.gpus:
         if domain.own_gpus >> gpu.id & 1:
-            devices.setdefault(gpu.pci or str(gpu.id), []).append(gpu)
+            number = str(gpu.number) if gpu.number >= 0 else gpu.profile
+            devices.setdefault(gpu.pci or number or f"gpu {gpu.id}", []).append(gpu)
     return list(devices.values())
 
 

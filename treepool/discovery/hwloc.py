@@ -14,10 +14,13 @@ from treepool.discovery.hwlocdistances import numa_distances
 from treepool.discovery.hwloclinks import is_nvswitch, near_cores, rdma_ports, read_links
 from treepool.discovery.hwlocmemory import read_memory
 from treepool.discovery.hwlocxml import KNOWN, Object, Topology, bitmap, number, parse
-from treepool.discovery.machine import Gpu, Machine, Region
+from treepool.discovery.linking import XGMI_GBPS
+from treepool.discovery.machine import Gpu, Machine, Region, has_assumed_c2c
+from treepool.discovery.reports.report import assumed
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.idset import union
+from treepool.rfc.links import Wire
 
 #: hwloc's types of objects that hold cores, by the kind of region they are.
 _REGIONS = {"Package": "socket", "Die": "die", "Group": "group", "L3Cache": "l3"}
@@ -51,13 +54,18 @@ def read_hwloc(
     memory = read_memory(topology, cores.mask, gpus)
     regions = (*_regions(topology.root, cores), *memory.regions)
     infos = topology.root.infos
+    links = read_links(topology, found, cores.mask, regions)
+    wires = links.pairs().items() if links else ()
+    nominal = {pair: wire for pair, wire in wires if wire == Wire("xgmi", XGMI_GBPS)}
     return Machine(
         hostname=infos.get("HostName", ""),
         cores=cores.mask(topology.root),
         regions=regions,
         far_memory=tuple(memory.far),
         gpus=gpus,
-        links=read_links(topology, found, cores.mask, regions),
+        links=links,
+        assumed=assumed(nominal, gpus)
+        | frozenset("c2c" for gpu in gpus if has_assumed_c2c(gpu.model)),
         nvswitch=any(map(is_nvswitch, topology.root.walk())),
         rdma_ports=rdma_ports(topology.root),
         core_kinds=_core_kinds(topology, cores),

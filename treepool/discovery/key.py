@@ -14,6 +14,7 @@ from treepool.errors import InvalidHardware
 from treepool.rfc import idset, scheduling
 from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest
+from treepool.rfc.quote import amount
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
 from treepool.rfc.scheduling import WRITER, AllocatedIds, KeyEntry, SchedulingKey
 from treepool.rfc.topo import read
@@ -31,7 +32,7 @@ class Nodes:
 
 @attrs.frozen
 class Encoded:
-    """An R with its key, the kinds of node in it, and warnings of one line each.
+    """An R with its key, the kinds of node in it, and warnings and counts of one line each.
 
     There is one kind for each distinct topo. ``kinds`` are ordered by their lowest ranks.
     """
@@ -39,6 +40,8 @@ class Encoded:
     R: ResourceSet
     kinds: tuple[Nodes, ...]
     warnings: tuple[str, ...]
+    #: What was understood of each file that was read, and what was left out.
+    read: tuple[str, ...] = ()
 
 
 def encode_new(
@@ -48,7 +51,8 @@ def encode_new(
     entries = []
     for described in nodes:
         gpus = idset.from_ids(gpu.id for gpu in described.node.machine.gpus)
-        entries.append(RLiteEntry(described.ranks, described.node.machine.cores, gpus))
+        machine = described.node.machine
+        entries.append(RLiteEntry(described.ranks, machine.cores & ~machine.system, gpus))
     R = ResourceSet(merge_entries(entries), tuple(hosts), scheduling={"writer": WRITER})
     return encode_into(R, nodes, with_properties)
 
@@ -180,13 +184,14 @@ def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
             entry = entry_of[idset.lowest(rest)]
             ranks = entry.ranks & kind.ranks
             rest &= ~ranks
-            for what, in_r, there in (
-                ("cores", entry.cores, machine.cores),
-                ("gpus", entry.gpus, gpus),
+            for what, in_r, there, system in (
+                ("cores", entry.cores, machine.cores, machine.system),
+                ("gpus", entry.gpus, gpus, 0),
             ):
                 for more, verdict in (
                     (in_r & ~there, "in R but not in the hardware"),
-                    (there & ~in_r, "in the hardware but not in R"),
+                    (there & ~in_r & ~system, "in the hardware but not in R"),
+                    (in_r & system, "in R but kept for the system"),
                 ):
                     if more:
                         name = (what, idset.encode(more), verdict)
@@ -241,5 +246,5 @@ def outline(topo: Mapping[str, Any]) -> str:
     for ids, what in ((tree.cores, "core"), (tree.gpus, "GPU")):
         number = idset.size(ids)
         if number or what == "core":
-            words.append(f"{number} {what}" + "s" * (number != 1))
+            words.append(amount(number, what))
     return ", ".join(words)

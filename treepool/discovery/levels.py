@@ -60,6 +60,10 @@ def topo_of(machine: Machine, levels: Optional[Sequence[str]] = None) -> NodeTop
     for far in machine.far_memory:
         tiers = _around(root, far.cores).tiers
         tiers[far.tier] = tiers.get(far.tier, 0) + far.memory
+    notes += (
+        f"the GB/s of {kind} are assumed: the model of the GPUs has no known rate"
+        for kind in sorted(machine.assumed)
+    )
     divide(root, machine, (COREKIND,) if levels is None else levels, notes)
     _warn_of_uneven(root, warnings)
     topo = _json(root)

@@ -8,7 +8,7 @@ slower ones.
 from __future__ import annotations
 
 import re
-from typing import Collection, Iterable, Mapping, Sequence
+from typing import Collection, Iterable, Mapping, Optional, Sequence
 
 import attrs
 
@@ -41,6 +41,9 @@ _XGMI_OF_MODEL = (
 
 #: Models of two GPUs in one module, and GB/s between these: four links.
 _MODULE, _MODULE_GBPS = re.compile(r"MI250", re.ASCII | re.IGNORECASE), 200.0
+
+#: Most of these GPUs that can be joined with each other.
+_MOST_JOINED = 4
 
 #: GB/s per direction of a lane of Xe Link (53 Gb/s), and between the tiles of one GPU. Nominal.
 XELINK_LANE_GBPS, TILES_GBPS = 6.6, 200.0
@@ -95,6 +98,19 @@ def xgmi_gbps(pair: tuple[int, int], model: str, near: Mapping[int, int]) -> flo
     if _MODULE.search(model) and a // 2 == b // 2 and near.get(a, 0) == near.get(b, 0):
         return _MODULE_GBPS
     return next((gbps for form, gbps in _XGMI_OF_MODEL if form.search(model)), XGMI_GBPS)
+
+
+def joins_too_many(links: Optional[Links], models: Sequence[str]) -> bool:
+    """Whether *links* join more GPUs of these *models* with each other than a GPU has links for."""
+    size = len(models)
+    wires = [] if links is None else list(links.pairs().values())
+    joined = sum(wire.type == "xgmi" for wire in wires) == size * (size - 1) // 2
+    return joined and size > _MOST_JOINED and all(map(_MODULE.search, models))
+
+
+def has_xgmi_rate(model: str) -> bool:
+    """Whether the GB/s of a link of this *model* are known."""
+    return any(form.search(model) for form in (_MODULE, *(form for form, _ in _XGMI_OF_MODEL)))
 
 
 def fast_pairs(

@@ -43,6 +43,11 @@ def c2c_gbps(model: str) -> float:
     return next((gbps for form, gbps in _C2C if form.search(model)), 0.0)
 
 
+def has_assumed_c2c(model: str) -> bool:
+    """Whether the C2C GB/s of this *model* are assumed: NVIDIA tells those of two GPUs together."""
+    return re.search("GB[23]00", model, re.ASCII | re.IGNORECASE) is not None
+
+
 def gib(size: int) -> int:
     """*size* in GiB, rounded to the nearest as in hwloc's lstopo."""
     return (size + (1 << 29)) >> 30
@@ -107,10 +112,14 @@ class Machine:
     #: Ids of the usable cores.
     cores: int
     regions: tuple[Region, ...] = ()
+    #: The cores that the site keeps for the system: they are in the topo, and not in R.
+    system: int = 0
     far_memory: tuple[FarMemory, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     #: None if nothing is known about links.
     links: Optional[Links] = None
+    #: The types of links whose GB/s are assumed, because the model has no known rate.
+    assumed: frozenset[str] = frozenset()
     #: The operating system's numbers of each core's PUs, by core id.
     pus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
     #: The cores of each NUMA node of ordinary memory, by the operating system's number.

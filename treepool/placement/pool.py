@@ -49,8 +49,8 @@ from treepool.placement.nodes.state import Held
 from treepool.placement.options import changed, check_mix, chosen
 from treepool.placement.request.vertices import Request, request_of
 from treepool.placement.why.feasibility import Feasibility
-from treepool.placement.why.shortage import amount
 from treepool.rfc import idset, jobspec
+from treepool.rfc.quote import amount
 from treepool.rfc.rset import ResourceSet
 
 T = TypeVar("T")

@@ -28,6 +28,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
+def amount(number: int, what: str) -> str:
+    """A number of things, such as "2 cores"."""
+    return f"{number} {what}" + "s" * (number != 1)
+
+
 def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 

@@ -5,8 +5,9 @@ Both tools print three tables: the weights, the hops and the types of the links 
 ``rocm-smi`` also prints the NUMA node of each GPU; ``amd-smi`` and ``rocm-smi --shownodesbw`` also
 print bandwidths. ``amd-smi topology --json`` has the same as JSON. A weight is a distance: 15 for a
 direct xGMI link, and as much for each further link (see ROCm's documentation of
-rsmi_topo_get_link_weight). GPUs that are two links apart, or more, have no link of their own,
-whatever is printed as their bandwidth.
+rsmi_topo_get_link_weight). The tools print one hop for every pair that xGMI joins, and 0-0 as the
+bandwidth of those without a link of their own. GPUs that any of the columns puts two links apart,
+or more, have no link of their own, whatever the others say.
 """
 
 from __future__ import annotations
@@ -65,12 +66,14 @@ def _report(cells: _Cells, numa: dict[int, int], pci: dict[int, str]) -> ToolRep
     nominal: set[tuple[int, int]] = set()
     routed: set[tuple[int, int]] = set()
     kinds = cells["link_type"]
+    has_rates = any(map(_most, cells["bandwidth"].values()))
     for (a, b), kind in kinds.items():
         weight, hops, mbps = (cells[t].get((a, b), "") for t in ("weight", "num_hops", "bandwidth"))
         pair, far = (min(a, b), max(a, b)), _number(weight)
         if a == b or kind not in ("PCIE", "XGMI"):
             continue
-        if kind == "XGMI" and (_number(hops) or round(far / _DIRECT)) > 1:
+        unlinked = has_rates and mbps == "0-0"
+        if kind == "XGMI" and (unlinked or max(_number(hops), round(far / _DIRECT)) > 1):
             routed.add(pair)
             continue
         wire, known = Wire("pcie", PCIE_GBPS["NODE" if far <= _ONE_SOCKET else "SYS"]), True
@@ -96,10 +99,14 @@ def _report(cells: _Cells, numa: dict[int, int], pci: dict[int, str]) -> ToolRep
 
 def _xgmi(bandwidth: str) -> tuple[Wire, bool]:
     """The direct link of this bandwidth (MB/s), and whether its GB/s are known."""
+    most = _most(bandwidth)
+    return Wire("xgmi", min(most / 1000, MAX_GBPS) if most else XGMI_GBPS), most > 0
+
+
+def _most(bandwidth: str) -> int:
+    """The larger number of a bandwidth such as 50000-200000; 0 if it is none."""
     match = _RANGE.fullmatch(bandwidth)
-    if match and int(match[2]):
-        return Wire("xgmi", min(int(match[2]) / 1000, MAX_GBPS)), True
-    return Wire("xgmi", XGMI_GBPS), False
+    return int(match[2]) if match else 0
 
 
 def _number(text: str) -> int:

@@ -24,6 +24,7 @@ from treepool.errors import InvalidHardware
 from treepool.rfc import idset
 from treepool.rfc.findings import shown
 from treepool.rfc.links import MAX_GPUS, Device, Link, Links, Nic
+from treepool.rfc.quote import amount
 
 #: Longest text accepted, in characters; 16 GPUs with seven instances each need 16 KiB.
 MAX_TEXT = 1 << 20
@@ -35,6 +36,12 @@ _UUID = r"(?:.*?\(UUID: ([\w/-]{1,100})\))?"
 _GPU = re.compile(rf"GPU (\d{{1,4}}): {_UUID}", re.ASCII)
 _INSTANCE = re.compile(rf"\s+MIG (\S{{1,40}})\s+Device\s+\d{{1,4}}:{_UUID}", re.ASCII)
 _PROFILE = re.compile(r"(?:\d+c\.)?\d+g\.(\d+)gb(?:[+-][a-z.]+)?", re.ASCII)
+
+#: A profile at the end of the name of a model, as in a100_1g.5gb.
+_AT_END = re.compile(
+    r"(?:^|[_.: -]|mig)((?:\d{1,2}c\.)?\d{1,2}g)\.?(\d{1,3}gb(?:[+-][a-z.]{1,9})*)$",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 @attrs.frozen
@@ -86,6 +93,27 @@ def read_list(text: str) -> list[ListedGpu]:
     return found
 
 
+def told(listed: Sequence[ListedGpu]) -> str:
+    """How many GPUs and instances are *listed*."""
+    number = sum(len(gpu.instances) for gpu in listed)
+    return f"{amount(len(listed), 'GPU')}, {amount(number, 'MIG instance')}"
+
+
+def profile_in(kind: str) -> tuple[str, str]:
+    """The model in a name such as ``a100_1g.5gb``, and the locality of its MIG instances or ""."""
+    match = _AT_END.search(kind)
+    if match is None:
+        return kind, ""
+    model = re.sub(r"[_.: -]*(mig)?[_.: -]*$", "", kind[: match.start()], flags=re.IGNORECASE)
+    return model, f"{MIG}{match[1]}.{match[2]}".lower()
+
+
+def memory_of(profile: str) -> int:
+    """The bytes of memory of an instance of this profile, or locality, by its name."""
+    match = _PROFILE.fullmatch(profile[len(MIG) :] if profile.startswith(MIG) else profile)
+    return int(match[1]) << 30 if match else 0
+
+
 def with_instances(machine: Machine, listed: Sequence[ListedGpu]) -> Machine:
     """*machine* with the MIG instances of *listed* in place of the GPUs that have any.
 
@@ -111,8 +139,7 @@ def with_instances(machine: Machine, listed: Sequence[ListedGpu]) -> Machine:
         for part in parts:
             gpu = attrs.evolve(whole[old], id=len(gpus), uuid=part.uuid)
             if isinstance(part, Instance):
-                match = _PROFILE.fullmatch(part.profile)
-                memory = int(match.group(1)) << 30 if match else 0
+                memory = memory_of(part.profile)
                 gpu = attrs.evolve(gpu, profile=f"{MIG}{part.profile}", memory=memory)
             gpus.append(gpu)
     links = machine.links and _renumbered(machine.links, ids, gpus)

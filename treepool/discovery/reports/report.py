@@ -9,16 +9,18 @@ PCI switches that hwloc may not read.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Mapping, Optional, Sequence
 
 import attrs
 
 from treepool.discovery.binding import cores_of
-from treepool.discovery.linking import Pairs, PairSet, nearest_nics, xgmi_gbps
+from treepool.discovery.linking import Pairs, PairSet, has_xgmi_rate, nearest_nics, xgmi_gbps
 from treepool.discovery.machine import Gpu, Machine
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 from treepool.rfc.links import MAX_GBPS, PATHS, Links, Nic, Wire
+from treepool.rfc.quote import amount
 
 #: GB/s per direction of one NVLink: of NVLink 2 to 4 (V100, A100, H100), and of other versions by
 #: the model of the GPUs.
@@ -29,6 +31,15 @@ _NVLINK_OF_MODEL = (
     # Of GA102: A40, A4500 to A6000, RTX 3090.
     (re.compile(r"\b(A40|A[456][05]00|RTX 3090)\b", re.ASCII | re.IGNORECASE), 14.0),
 )
+
+
+#: Models whose NVLinks are known to have NVLINK_GBPS.
+_NVLINK_KNOWN = re.compile(
+    r"\b(V100|GV100|G?H[128]0{1,2}|A[138]00|A30|TITAN|Quadro|RTX [68]000|RTX 20[78]0)",
+    re.ASCII | re.IGNORECASE,
+)
+
+_WITH_NVLINK = (_NVLINK_KNOWN, *(form for form, _ in _NVLINK_OF_MODEL))
 
 
 @attrs.frozen
@@ -54,6 +65,14 @@ class ToolReport:
     routed: PairSet = frozenset()
     nvswitch: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """How many GPUs and links the report has."""
+        kinds = Counter(wire.type for wire in self.pairs.values())
+        joined = [f"{amount(number, 'pair')} joined by {kind}" for kind, number in kinds.items()]
+        joined += [f"{len(self.routed)} only through other GPUs"] * bool(self.routed)
+        return f"{amount(len(self.near), 'GPU')}; {', '.join(joined) or 'no links'}"
 
     @property
     def links(self) -> Links:
@@ -104,10 +123,18 @@ def combined(machine: Machine, report: ToolReport) -> Machine:
     old = machine.links or Links()
     pairs = _pairs(old, report, ids, gpus)
     nics = nearest_nics(report.nics, {ids[i]: row for i, row in report.paths.items()})
+    told = {tuple(sorted((ids[a], ids[b]))): (a, b) for a, b in report.pairs}
+    doubtful = {
+        pair: wire
+        for pair, wire in pairs.items()
+        if pair in told and (wire.type == "nvlink" or told[pair] in report.nominal)
+    }
+    rest = machine.assumed - {wire.type for wire in report.pairs.values()}
     return attrs.evolve(
         machine,
         gpus=tuple(gpus[i] for i in sorted(gpus)),
         links=Links.from_matrix(pairs, _nearer(old.nics, nics), old.devices),
+        assumed=rest | assumed(doubtful, list(gpus.values())),
         nvswitch=machine.nvswitch or report.nvswitch,
         notes=(*machine.notes, *report.notes),
         warnings=(*machine.warnings, *warnings),
@@ -159,6 +186,18 @@ def _pairs(
 def per_nvlink(model: str) -> float:
     """GB/s per direction of one NVLink of GPUs of this *model*."""
     return next((gbps for form, gbps in _NVLINK_OF_MODEL if form.search(model)), NVLINK_GBPS)
+
+
+def assumed(pairs: Mapping[tuple[int, int], Wire], gpus: Sequence[Gpu]) -> frozenset[str]:
+    """The types of links among *pairs* of *gpus* whose models have no known rate."""
+    model_of = {gpu.id: gpu.model for gpu in gpus}
+    kinds = {(wire.type, model_of.get(a, "")) for (a, _), wire in pairs.items()}
+    return frozenset(
+        kind
+        for kind, model in kinds
+        if (kind == "nvlink" and not any(f.search(model) for f in _WITH_NVLINK))
+        or (kind == "xgmi" and not has_xgmi_rate(model))
+    )
 
 
 def _nearer(ours: Sequence[Nic], theirs: Sequence[Nic]) -> tuple[Nic, ...]:

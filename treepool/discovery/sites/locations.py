@@ -7,9 +7,11 @@ from typing import Callable, Container, Iterable, Mapping
 
 import attrs
 
+from treepool.discovery.slurmlines import File, alone
 from treepool.errors import InvalidHardware, InvalidHostlist
 from treepool.rfc import fabric, hostlist, topo
 from treepool.rfc.findings import shown
+from treepool.rfc.quote import shortened
 
 #: The domains that a host is in: locality and name, the highest first.
 Location = tuple[tuple[str, str], ...]
@@ -20,10 +22,18 @@ _SWITCHES = ("switch", "spine", "superspine")
 #: Most hosts and switches in all lists of a file together.
 _MAX_HOSTS = 1 << 20
 
+#: Longest list of hosts in a warning.
+_MOST_SHOWN = 200
+
 
 def switch_at(level: int) -> str:
     """What a switch is called that has *level* levels of switches below it."""
     return _SWITCHES[level] if level < len(_SWITCHES) else f"level{level}"
+
+
+def listed(hosts: list[str]) -> str:
+    """*hosts* in a warning."""
+    return shortened(hostlist.encode(hosts), _MOST_SHOWN)
 
 
 @attrs.define
@@ -31,16 +41,21 @@ class Site:
     """The location of each of the *hosts*, the first one that the file gives.
 
     Other hosts of the file are dropped: a site has more than an instance. ``twice`` has the hosts
-    to which the file gives several locations. ``topology`` is the one to read of a file of several,
-    "" for all of them.
+    to which the file gives another location that is not around the first. ``topology`` is the one
+    to read of a file of several, "" for all of them.
     """
 
     hosts: Container[str]
     locations: dict[str, Location] = attrs.field(factory=dict)
     twice: dict[str, None] = attrs.field(factory=dict)
     topology: str = ""
-    #: A line for whatever was left out.
+    #: A line for whatever was left out, and how many lines of the file were, in a few words each.
     warnings: list[str] = attrs.field(factory=list)
+    left_out: list[str] = attrs.field(factory=list)
+    #: Reads a file that is included.
+    beside: Callable[[str], File] = alone
+    #: The adapter by which hosts are placed, "" for the one that most have.
+    rail: str = ""
     #: The last location that was checked: hosts of the same domain share it.
     _checked: Location = attrs.field(default=(), init=False, eq=False, repr=False)
 
@@ -55,7 +70,7 @@ class Site:
         if host not in self.hosts:
             return
         first = self.locations.setdefault(host, location)
-        if first is not location and first != location:
+        if first is not location and first[: len(location)] != location:
             self.twice[host] = None
 
     def _check(self, host: str, location: Location) -> None:

@@ -9,7 +9,7 @@ table (CSV)         a line ``host,cell,switch`` with the localities, the highest
                     for each host; an empty cell leaves that locality out
 JSON                ``{"n0": {"cell": "c0", "switch": "s3"}, ...}``, or a list of Kubernetes nodes
                     with labels that say where they are, see ``labels.py``
-``ibnetdiscover``   hosts by the names of their adapters; the switch of the first one is the leaf
+``ibnetdiscover``   hosts by the names of their adapters; the rail that most of them have counts
 ``nvidia-smi -q``   a folder with the output of each host, ``HOST.txt``: NVLink domains and cliques
 ``cray``            no file: the names of the hosts, such as x1000c0s1b0n0
 ==================  =============================================================================
@@ -21,30 +21,37 @@ import re
 from typing import Any, Callable, Iterable, Sequence
 
 from treepool.discovery.sites import infiniband, labels, slurm
-from treepool.discovery.sites.locations import Location, Site
+from treepool.discovery.sites.locations import Location, Site, listed
+from treepool.discovery.slurmlines import File, alone
 from treepool.errors import InvalidHardware
-from treepool.rfc import hostlist, idset
+from treepool.rfc import idset
 from treepool.rfc.fabric import MAX_DOMAINS
-from treepool.rfc.quote import shortened
+from treepool.rfc.quote import amount
 
 #: Most hosts that are written once more for a domain around theirs, in all such domains together.
 _MAX_WRITTEN = 1 << 22
 
-#: Longest list of hosts in a warning.
-_MOST_SHOWN = 200
 
-
-def read(text: str, hosts: Iterable[str], topology: str = "") -> Site:
+def read(
+    text: str,
+    hosts: Iterable[str],
+    topology: str = "",
+    rail: str = "",
+    beside: Callable[[str], File] = alone,
+) -> Site:
     """The locations of *hosts* in the *text* of a file of any format above.
 
     *topology* is the name of one of several topologies in the file; without it, they are merged.
-    Raises InvalidHardware.
+    *rail* is the adapter that counts, and *beside* reads files that are included. Raises
+    InvalidHardware.
     """
-    site = Site(frozenset(hosts), topology=topology)
+    site = Site(frozenset(hosts), topology=topology, rail=rail, beside=beside)
     for looks, read_into in _FORMATS:
         if re.search(looks, text, re.MULTILINE | re.IGNORECASE):
             if topology and read_into not in _SEVERAL:
                 raise InvalidHardware("has no topologies with names to choose from")
+            if rail and read_into is not infiniband.read:
+                raise InvalidHardware("has no adapters to choose from")
             read_into(text, site)
             return site
     raise InvalidHardware(
@@ -89,17 +96,19 @@ def fabric_of(site: Site, hosts: Iterable[str], ranks: int) -> tuple[dict[str, A
         domains[location]["ranks"] = idset.encode_ids(sorted(those))
     warnings = list(site.warnings)
     if alone:
-        warnings.append(f"hosts in no domain, which stand alone: {_listed(alone)}")
+        warnings.append(f"hosts in no domain, which stand alone: {listed(alone)}")
     twice = [host for host in hosts if host in site.twice]
     if twice:
         warnings.append(
-            f"hosts with more than one location, the first of which counts: {_listed(twice)}"
+            f"hosts with more than one location, the first of which counts: {listed(twice)}"
         )
     return fabric, warnings
 
 
-def _listed(hosts: list[str]) -> str:
-    return shortened(hostlist.encode(hosts), _MOST_SHOWN)
+def told(site: Site, hosts: Sequence[str]) -> str:
+    """How many of *hosts* the file places, and what was left out of it."""
+    placed = sum(1 for host in hosts if site.locations.get(host))
+    return "; ".join([f"{placed} of {amount(len(hosts), 'host')} of R placed", *site.left_out])
 
 
 # -- output of tools, and names of hosts
@@ -138,7 +147,7 @@ def cray(hosts: Sequence[str]) -> Site:
 #: What a file of each format looks like.
 _FORMATS: tuple[tuple[str, Callable[[str, Site], None]], ...] = (
     (r"\A\s*[{\[]", labels.read_json),
-    (r"^[ \t]*(SwitchName|BlockName)=|^[ \t]*include[ \t]", slurm.read_conf),
+    (r"^[ \t]*(Switch|Block|Ring)Name\b|^[ \t]*BlockSizes\b|^[ \t]*include[ \t]", slurm.read_conf),
     (r"^- *topology:|^ +(tree|block):", slurm.read_yaml),
     (r'^Switch\s+\d+\s+"', infiniband.read),
     (r"\A[^\n]*,", labels.read_table),

@@ -10,6 +10,7 @@ import attrs
 
 from treepool.discovery import slurmhosts
 from treepool.discovery.sites.locations import HostLists, Location, Site, put_merged, switch_at
+from treepool.discovery.slurmlines import File, Lines
 from treepool.errors import InvalidHardware
 from treepool.rfc import topo
 from treepool.rfc.findings import shown
@@ -17,6 +18,9 @@ from treepool.rfc.quote import printable, shortened
 
 #: Slurm's kinds of topology that are no trees.
 _NO_TREES = ("flat", "ring", "torus3d")
+
+#: The first keys of lines; AggregatedBlock is printed by scontrol alone.
+_FIRST = ("switchname", "blockname", "blocksizes", "aggregatedblock", "ringname")
 
 #: Most characters of YAML. PyYAML takes 20 seconds for a megabyte.
 _MAX_YAML = 1 << 16
@@ -54,7 +58,9 @@ class _Topology:
         """Tell *site* where the hosts are."""
         heights: dict[str, int] = {}
         domains: dict[str, tuple[str, str]] = {}  # of each switch: those below share it
-        for switch, hosts in self.nodes.items():
+        # scontrol prints the hosts of a switch again with all switches above it, and those first.
+        for switch in sorted(self.nodes, key=lambda name: self._height(name, heights)):
+            hosts = self.nodes[switch]
             location = self._location(switch, heights, domains) if hosts else ()
             for host in hosts:
                 site.put(host, location)
@@ -102,29 +108,32 @@ class _Topology:
 
 
 def read_conf(text: str, site: Site) -> None:
-    """Slurm's topology.conf: lines of KEY=VALUE; # begins a comment."""
+    """Slurm's topology.conf, and what ``scontrol show topology`` prints."""
     topology, hosts_of = _Topology(), HostLists(site.hosts, slurmhosts.decode)
-    for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
-        where = f"line {number}"
-        if re.match(r"\s*include\s", line, re.IGNORECASE):
-            raise InvalidHardware(f"{where}: include is not followed: give one file with all lines")
-        words = {
-            key.lower(): value
-            for word in line.partition("#")[0].split()
-            for key, equals, value in (word.partition("="),)
-            if equals
-        }
-        if "switchname" in words:
-            children = hosts_of.names(words.get("switches", ""), where)
-            topology.switch(
-                words["switchname"], children, hosts_of(words.get("nodes", ""), where), where
-            )
-        elif "blockname" in words:
-            topology.blocks.setdefault(words["blockname"], []).extend(
-                hosts_of(words.get("nodes", ""), where)
-            )
-        elif "blocksizes" in words:
-            topology.sizes = _sizes(words["blocksizes"].split(","), where)
+    lines = Lines(_FIRST, complete=True)
+    rings: list[str] = []
+    for line in lines.read(File(text, beside=site.beside)):
+        name = line.pairs[line.first]
+        try:
+            hosts = hosts_of(line.get("nodes"), line.where)
+            children = hosts_of.names(line.get("switches"), line.where)
+            size = line.get("blocksize", "blocksizes")
+            sizes = _sizes(size.split(","), line.where) if size else []
+        except InvalidHardware as e:
+            lines.refuse(line.where, str(e))
+            continue
+        topology.sizes = sorted({*topology.sizes, *sizes})
+        if line.first == "switchname":
+            topology.switch(name, children, hosts, line.where)
+        elif line.first == "blockname":
+            topology.blocks.setdefault(name, []).extend(hosts)
+        elif line.first == "ringname":
+            rings.append(f"ring {shown(name)} has no domains, and is left out")
+    understood = topology.nodes or topology.blocks
+    if not understood and (lines.refusals or rings):
+        raise InvalidHardware([*lines.refusals, *rings][0])
+    site.warnings += lines.refusals + rings
+    site.left_out += lines.left_out()
     topology.put_into(site)
 
 

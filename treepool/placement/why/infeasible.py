@@ -23,10 +23,11 @@ from treepool.placement.request.need import SLOT, Ask, Need, Part
 from treepool.placement.request.slot import needs_in, without_link_demand
 from treepool.placement.request.vertices import Request
 from treepool.placement.why.above import why_not_above
-from treepool.placement.why.shortage import amount, links, size, why_no_amount, why_no_whole
+from treepool.placement.why.shortage import links, size, why_no_amount, why_no_whole
 from treepool.placement.why.unsatisfied import unsatisfied
 from treepool.rfc import idset
 from treepool.rfc.count import Count
+from treepool.rfc.quote import amount
 
 _ANY = Count(1, None)
 

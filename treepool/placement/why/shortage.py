@@ -18,6 +18,7 @@ from treepool.placement.on_node.search import meets_demand
 from treepool.placement.request.need import Demand, Need
 from treepool.rfc import idset
 from treepool.rfc.links import ANY_FAST
+from treepool.rfc.quote import amount
 
 #: A domain and the node type that it is in.
 Place = tuple[NodeType, Domain]
@@ -135,11 +136,6 @@ def links(demand: Optional[Demand]) -> str:
     kinds[ANY_FAST] = "NVLink, xGMI or Xe Link"
     kind = kinds.get(demand.type, "links")
     return f"{kind} of {demand.gbps:g} GB/s" if demand.gbps else kind
-
-
-def amount(number: int, what: str) -> str:
-    """A number of things, such as "2 cores"."""
-    return f"{number} {plural(number, what)}"
 
 
 def plural(number: int, what: str) -> str:
