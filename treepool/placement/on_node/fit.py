@@ -1,8 +1,8 @@
 """The fit: what a node in a state can give to a request, and how many slots of a range are there.
 
-A fit is a pure function of (state, ask), and the state remembers it. slots.py decides how many
-units there are and what each takes. Some requests need a search (search.py), which may give up. The
-fit then says so; it does not mean that such a node cannot serve the request.
+A fit is a pure function of (state, ask), and the state remembers it. slots.py counts the units,
+chosen.py chooses what those take that somebody asks for. Some requests need a search (search.py),
+which may give up. The fit then says so; it does not mean that such a node cannot serve the request.
 """
 
 from __future__ import annotations
