@@ -8,7 +8,8 @@ from itertools import combinations
 import pytest
 
 from made import alloc, nodes
-from treepool.errors import InfeasibleRequest, InsufficientResources
+from treepool.errors import InfeasibleRequest, InsufficientResources, TooComplex
+from treepool.placement.gpus import cliques
 from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique, lowest_clique
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.link_table import compile_links
@@ -19,6 +20,7 @@ from treepool.placement.request.need import SLOT, Demand, Need, Part, ask_of
 from treepool.rfc import idset
 from treepool.rfc.count import Count
 from treepool.rfc.links import Device, Links, Wire
+from work import Lines
 
 #: Links of 50 GB/s in a ring 0-1-2-3-4-5-0, and of 8 across it.
 RING = {
@@ -203,3 +205,39 @@ def test_questions_about_joined_sets():
     assert lowest_clique(graph, 0b111111, 3) is None
     assert largest_clique(graph, 0b111111) == 2
     assert largest_clique(graph, 0b000100) == 1
+
+
+def test_links_in_no_order_between_128_gpus_take_bounded_work():
+    """Nobody builds it: a slot without a demand is placed, one with a demand may be too complex."""
+    draw = random.Random(3)
+    pairs = combinations(range(128), 2)
+    links = Links.from_matrix({pair: Wire("nvlink", draw.choice((25, 50, 100))) for pair in pairs})
+    halves = [
+        {"cores": f"{64 * i}-{64 * i + 63}", "gpus": f"{64 * i}-{64 * i + 63}"} for i in (0, 1)
+    ]
+    R = node_R(links, {"socket": halves}, cores="0-127", gpus="0-127")
+    for shape, gbps in (("gpu=8", 0), ("gpu=32", 0), ("gpu=40", 50), ("gpu=2", 100)):
+        demand = {"gpu_link": gbps} if gbps else {}
+        pool = Pool(R)
+        with Lines(most=600_000):
+            assert_placed_or_too_complex(pool, f"slot/[core=1;{shape}]", **demand)
+
+
+@pytest.mark.parametrize(
+    "shape", ["slot/[core;gpu=3]", "slot=2/[core;gpu=2]", "slot/socket=2/gpu=2"]
+)
+@pytest.mark.parametrize("demand", [{}, {"gpu_link": 50}, {"gpu_link": 8}])
+def test_whatever_is_given_up_is_said_in_words(shape, demand, monkeypatch):
+    monkeypatch.setattr(cliques, "MOST_VERTICES", 1)
+    R = node_R(Links.from_matrix(RING))
+    R["execution"]["R_lite"].append({"rank": "1", "children": {"core": "0-3", "gpu": "0-3"}})
+    R["execution"]["nodelist"].append("n1")
+    assert_placed_or_too_complex(Pool(R), shape, **demand)
+
+
+def assert_placed_or_too_complex(pool, shape, **demand):
+    try:
+        assert alloc(pool, 1, shape, **demand).ranks
+    except TooComplex as e:
+        assert demand
+        assert "too complex" in str(e)

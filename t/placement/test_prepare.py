@@ -101,3 +101,18 @@ def test_a_first_choice_below_switches_is_made_in_small_steps(shape, options):
             more = next(steps, None) is not None
     with Lines(most=5 * ranks):
         assert pool.choice(asked).selection is not None
+
+
+@pytest.mark.parametrize("fabric", [False, True])
+@pytest.mark.parametrize("shape", ["slot=1500/[core=2;gpu=1]", "node=100/slot=4/core=2"])
+def test_what_a_job_takes_of_hundreds_of_states_is_chosen_before_it_is_placed(shape, fabric):
+    ranks = 600
+    switches = {"switch": [{"ranks": f"{r}-{r + 5}"} for r in range(0, ranks, 6)]}
+    pool = Pool(nodes(f"0-{ranks - 1}", "0-31", "0-3", TOPO, fabric=switches if fabric else None))
+    for rank in range(ranks):
+        pool.occupy(-1 - rank, ((1 << rank, (1 << 16) + rank << 8, 0),))
+    asked = request_of(pool, shape, {})
+    assert all(0 < work < PER_REQUEST for work in pool.situation.prepare(asked))
+    found = pool.choice(asked)
+    with Lines(most=20 * ranks):
+        assert granted(found)

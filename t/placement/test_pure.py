@@ -1,6 +1,7 @@
 """The same question gets the same answer: nothing that was asked before, and no caller, counts."""
 
 import json
+import pickle
 import random
 import sys
 from pathlib import Path
@@ -142,3 +143,14 @@ def test_of_nodes_alike_those_are_taken_on_which_counts_are_largest():
     pool.alloc(1, request(pool, "slot/core=92"))
     spec = from_resources(parse_shape("slot/core=2-8"), options={"same": "driver"})
     assert pool.alloc(2, pool.parse_resource_request(spec)).dumps() == "rank1/core[0-7]"
+
+
+def test_equal_asks_are_equal_whatever_was_asked_in_between():
+    pool = Pool(nodes_of_a(2))
+    first = request(pool, "slot=3/numa=2/core=4")
+    for number in range(1, 5000):
+        request(pool, f"slot/core={number}")
+    again = request(pool, "slot=3/numa=2/core=4")
+    assert first == again
+    assert first.ask == again.ask == pickle.loads(pickle.dumps(first.ask))
+    assert hash(first) == hash(again)

@@ -395,3 +395,38 @@ def test_a_search_is_given_up_after_a_bounded_number_of_choices():
     part = Part("numa", Count(3, 3), False, Need(cores=1))
     assert search.place(node_type.root, Need(parts=(part,) * 4))
     assert search.effort.tried <= effort.PER_REQUEST
+
+
+def test_what_many_slots_take_on_a_node_of_many_domains_is_counted_and_then_chosen():
+    """96 slots of two L3 domains each, on a node of 24; without arithmetic some 60 ms for a fit."""
+    l3 = [[{"cores": f"{96 * s + 8 * i}-{96 * s + 8 * i + 7}"} for i in range(12)] for s in (0, 1)]
+    R = cluster(200)
+    R["execution"]["R_lite"][0]["children"] = {"core": "0-191"}
+    R["scheduling"]["children"][0]["topo"] = {"socket": [{"l3": part} for part in l3]}
+    pool = Pool(R)
+    masks = distinct_masks(200, 40, width=192)
+    occupy(pool, -1, {rank: (mask, 0) for rank, mask in enumerate(masks)})
+    with Lines(most=200 * 6000):
+        assert pool.choice(request(pool, "slot=15201/l3=2/core=1")).selection is None
+    with Lines(most=60_000):
+        assert pool.alloc(1, request(pool, "node/slot=50/l3=2/core=1"))
+
+
+@pytest.mark.parametrize("shape", ["slot={}/node/core=96", "slot={}/core=96"])
+def test_equal_parts_in_thousands_of_switches_are_found_in_time_that_grows_as_their_number(shape):
+    """Option ``within=switch:N:balanced``: how many switches there are to be is not tried out."""
+
+    def work(switches):
+        R = cluster(4 * switches)
+        R["scheduling"]["fabric"] = {
+            "switch": [{"ranks": f"{r}-{r + 3}"} for r in range(0, 4 * switches, 4)]
+        }
+        pool = Pool(R)
+        occupy(pool, -1, dict.fromkeys(range(0, 4 * switches, 3), (1, 0)))
+        options = {"within": f"switch:{switches}:balanced"}
+        asked = request(pool, shape.format(2 * switches), treepool=options)
+        with Lines() as lines:
+            assert pool.choice(asked).selection is not None
+        return lines.count
+
+    assert work(800) < 5 * work(200)

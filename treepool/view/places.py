@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Iterable, Optional, Sequence
+from typing import Iterable, Optional
 
 import attrs
 
@@ -16,9 +16,8 @@ from treepool.placement.nodes.link_table import smallest_link
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.cover import nearest
-from treepool.placement.on_node.fit import compute, most_units, seen
+from treepool.placement.on_node.fit import Steps, assess, most_units, seen
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
-from treepool.placement.on_node.slots import Step
 from treepool.placement.request.need import SLOT, Ask, Need
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
@@ -84,10 +83,9 @@ def local_slots(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[i
     return (local if local == most else _room(state, ask, "preferred")), local
 
 
-def _steps(state: NodeState, ask: Ask, locality: str) -> Sequence[Step]:
+def _steps(state: NodeState, ask: Ask, locality: str) -> Steps:
     """The steps in which *state* gives as many slots of *ask* as fit with that *locality*."""
-    found = compute(state, _filling(ask, locality))
-    return found.steps if found else ()
+    return assess(state, _filling(ask, locality)).steps
 
 
 @lru_cache(MAX_ASKS)

@@ -8,12 +8,13 @@ that changed since the request was last tried, not at all nodes or all states.
 from __future__ import annotations
 
 import heapq
+from contextlib import suppress
 from typing import Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
 from treepool.placement.choose.policy import ABOVE_KEYS, Policy
-from treepool.placement.effort import remembered
+from treepool.placement.effort import GaveUp, remembered
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.kept import without_kept
@@ -237,12 +238,14 @@ class Candidates:
         return assess(state, self.ask).segments[0].end >= units
 
     def prepare(self, most: Optional[int]) -> Iterator[int]:
-        """Compute the fits that are needed to find *most* units (None: all there are).
+        """Compute what is needed to find *most* units (None: all there are): fits, then ids.
 
-        Yields the work of each, and may be left alone at any time.
+        Yields the work of each, and may be left alone at any time. Ids are chosen only if there are
+        as many units.
         """
         self.refresh()
         heap, units = self._heap.copy(), 0
+        wanted: dict[NodeState, int] = {}
         while heap and (most is None or units < most):
             entry = heapq.heappop(heap)
             state, known = entry.state, self.ask in entry.state.fits
@@ -253,7 +256,10 @@ class Candidates:
                 heapq.heappush(heap, now)
             elif now is not None and state in self.index.buckets:
                 each = assess(state, self.ask).segments[0].end if self.ask.fill else 1
+                wanted[state] = each
                 units += each * idset.size(self.index.buckets[state] & self.within)
+        for state, each in wanted.items() if most is None or units >= most else ():
+            yield from assess(state, self.ask).steps[each - 1].prepare()
 
 
 def _spared(equals: Equals, spare: int) -> Iterator[Equals]:
@@ -276,7 +282,9 @@ def split_on(
         within = inventory.matching(constraint)
         types = [t for t, ranks in inventory.node_types.items() if ranks & within]
         seen = {without_kept(t, ask.spare): t for t in types}
-        return frozenset(seen[t] for t in split_types(list(seen), slot_of(ask.group).need))
+        with suppress(GaveUp):
+            return frozenset(seen[t] for t in split_types(list(seen), slot_of(ask.group).need))
+        return frozenset()
 
     return remembered(inventory.split, MAX_SPLIT, (ask, constraint), compute)
 

@@ -161,9 +161,9 @@ class Packing(Policy):
         free = idset.size(state.gpus & own) * PER_GPU
         wasted, broken = before - free, False  # a job gains at most what is stranded
         if gives is not None and gives.steps:
-            step = gives.steps[0]
-            taken = idset.size(step.gpus & own) * PER_GPU
-            after = mix.usable_of(state.type, state.cores & ~step.cores, state.gpus & ~step.gpus)
+            cores, gpus = gives.steps[0].ids
+            taken = idset.size(gpus & own) * PER_GPU
+            after = mix.usable_of(state.type, state.cores & ~cores, state.gpus & ~gpus)
             wasted = before - after - taken
             broken = state.idle and taken < free and after < before
         elif ask.exact:

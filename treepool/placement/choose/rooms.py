@@ -7,6 +7,8 @@ domain changes, so its cost follows what changes, not the number of domains.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
+from itertools import islice
 from typing import (
     Callable,
     Dict,
@@ -226,13 +228,16 @@ def balanced(units: Rooms, at_most: Within, around: int, wanted: int) -> list[tu
     """
     named = [d for d in units.fabric.named_in(around, at_most.locality) if units(d).number]
     named.sort(key=lambda d: units.order(d, 0))
-    for number in range(1, at_most.domains + 1):
+    rooms = sorted(units(d).number for d in named)
+    for number in range(1, len(named) + 1):
         least, larger = divmod(wanted, number)
-        first = [d for d in named if units(d).number > least][:larger]
-        others = [d for d in named if units(d).number >= least and d not in first]
-        if len(first) == larger and len(others) >= number - larger:
+        with_more = len(rooms) - bisect_right(rooms, least)
+        if with_more >= larger and len(rooms) - bisect_left(rooms, least) >= number:
             break
-    return [(d, least + 1) for d in first] + [(d, least) for d in others[: number - larger]]
+    first = dict.fromkeys(islice((d for d in named if units(d).number > least), larger))
+    others = (d for d in named if units(d).number >= least and d not in first)
+    given = [(d, least + 1) for d in first]
+    return given + [(d, least) for d in islice(others, number - larger)]
 
 
 def roomiest(units: Rooms, at_most: Within, around: int) -> Rooms:

@@ -11,8 +11,7 @@ import attrs
 
 from treepool.placement.choose.candidates import Candidates, Equals
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import Fit, assess
-from treepool.placement.on_node.slots import Step
+from treepool.placement.on_node.fit import Fit, Step, assess
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.count import Count

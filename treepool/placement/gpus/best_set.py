@@ -23,9 +23,10 @@ them is tried. A large regular node is therefore as cheap as a small one.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Callable, Optional, Sequence
 
-from treepool.placement.effort import remembered
+from treepool.placement.effort import GaveUp, remembered
 from treepool.placement.gpus.cliques import clique, heaviest
 from treepool.placement.nodes.link_table import LinkTable
 from treepool.placement.nodes.tree import Domain
@@ -162,6 +163,8 @@ class _Choice:
             return demand.met_by(table.gbps[i][j], table.types[i][j])
 
         self.allowed = self._graph(meets)
+        #: Whether any two of the GPUs will do.
+        self.free_choice = demand == ANY
         self.kinds = self._kinds()
 
     def equal(self, number: int) -> list[int]:
@@ -169,10 +172,10 @@ class _Choice:
 
         Of GPUs that are interchangeable, only those with the lowest ids are in them.
         """
-        graph = self._widest(number) if number <= self.count else None
-        if graph is None:
+        widest = self._widest(number) if number <= self.count else None
+        if widest is None:
             return []
-        found = heaviest(self.links, self.kinds, graph, number)
+        found = heaviest(self.links, self.kinds, *widest, number)
         return [idset.from_ids(self.ids[v] for v in idset.iterate(one)) for one in found]
 
     def _graph(self, linked: Callable[[int, int], bool]) -> list[int]:
@@ -201,25 +204,30 @@ class _Choice:
         """The distinct bandwidths between two vertices, ascending."""
         return sorted({self.links[v][w] for v in range(self.count) for w in range(v)})
 
-    def _widest(self, number: int) -> Optional[list[int]]:
-        """The graph of the fastest links that still has a clique of *number*; None if none has."""
-        if clique(self.allowed, self.all, number) is None:
-            return None
-        values = self._values()
-        if number < 2 or not values:
-            return self.allowed
+    def _widest(self, number: int) -> Optional[tuple[list[int], int]]:
+        """The graph of the fastest links in which a clique of *number* is found, and that clique;
+        None if there is none. Raises GaveUp if that is not known of the slowest allowed."""
         graph = self.allowed
+        known: Optional[int] = (1 << number) - 1
+        if not self.free_choice:
+            known = clique(graph, self.all, number)
+        values = self._values()
+        if known is None or number < 2 or not values:
+            return None if known is None else (graph, known)
         first, last = 0, len(values) - 1  # a clique at values[first] is known to exist
         while first < last:
             middle = (first + last + 1) // 2
             least = values[middle]
             tried = self._graph(lambda v, w: self.links[v][w] >= least)  # noqa: B023
             tried = [mask & self.allowed[v] for v, mask in enumerate(tried)]
-            if clique(tried, self.all, number) is None:
+            found = None
+            with suppress(GaveUp):  # slower links do if it takes long
+                found = clique(tried, self.all, number)
+            if found is None:
                 last = middle - 1
             else:
-                first, graph = middle, tried
-        return graph
+                first, graph, known = middle, tried, found
+        return graph, known
 
 
 def _home(host: Optional[Domain], gpu: int) -> Optional[Domain]:

@@ -11,15 +11,12 @@ from typing import Optional, Sequence
 from treepool.placement.effort import GaveUp
 from treepool.rfc import idset
 
-#: Vertices weighed before heaviest() ends with the best sets so far. The slowest choice in 576
-#: random tables of 24 GPUs, with 2 to 60 bandwidths, took 67 ms of CPU time. Nodes of 8 GPUs take
-#: less than 1 ms, and one of 24 partitions in four APUs up to 7 ms.
-LIMIT = 20_000
+#: What heaviest() weighs before it ends with the best sets so far: some 10 ms. Nodes of 8 GPUs take
+#: less than 1 ms, one of 24 partitions in four APUs up to 7 ms; links in no order take all of it.
+LIMIT = 6_000
 
-#: Sets that clique() examines before it gives up. The hardest known graph of 24 vertices needs a
-#: tenth of that: 1,946 sets, among random, circulant and nearly complete graphs. The bound guards
-#: against keys with more GPUs that are made to be hard.
-MOST_SETS = 20_000
+#: Vertices that clique() looks at before it gives up: some 5 ms. All known nodes take a hundredth.
+MOST_VERTICES = 10_000
 
 #: How many vertices each of several equal sets weighs as much as: these are compared afterwards.
 WEIGHT_OF_A_SET = 50
@@ -33,14 +30,14 @@ def clique(adjacent: Sequence[int], among: int, size: int) -> Optional[int]:
     Vertices of one color are not linked to each other, so a clique has at most one vertex of each
     color, and the number of colors bounds its size.
     """
-    sets = 0
+    looked = 0
 
     def grow(chosen: int, left: int, wanted: int) -> Optional[int]:
-        nonlocal sets
+        nonlocal looked
         if not wanted:
             return chosen
-        sets += 1
-        if sets > MOST_SETS:
+        looked += idset.size(left)
+        if looked > MOST_VERTICES:
             raise GaveUp
         if idset.size(left) < wanted:
             return None
@@ -73,25 +70,22 @@ def heaviest(
     links: Sequence[Sequence[int]],
     kinds: Sequence[int],
     adjacent: Sequence[int],
+    known: int,
     size: int,
     limit: int = LIMIT,
 ) -> list[int]:
     """The cliques of *size* vertices with the largest sum of *links*.
 
     *links* is a symmetric table of numbers from 0 up, with zeros on the diagonal. Vertices of the
-    same number in *kinds* are twins: only those with the lowest numbers are tried. There is some
-    such clique. The method is branch and bound. The upper bound of a set assumes that each further
+    same number in *kinds* are twins: only those with the lowest numbers are tried. One such clique
+    is *known*. The method is branch and bound. The upper bound of a set assumes that each further
     vertex gets its best partners; each end of a pair counts half of it. The search ends early, with
-    the best cliques so far, once *limit* vertices are weighed. The result depends on the arguments
-    alone.
+    the best cliques so far, once *limit* is reached. The result depends on the arguments alone.
     """
     search = _Search(links, kinds, adjacent, limit)
     vertices = range(len(adjacent))
     search.extend(0, 0, [(0, v) for v in vertices], size)
-    if not search.best:
-        found = clique(adjacent, (1 << len(adjacent)) - 1, size)
-        return [] if found is None else [found]
-    return search.best
+    return search.best or [known]
 
 
 class _Search:
@@ -118,7 +112,7 @@ class _Search:
         *left* holds pairs (links of the vertex to *chosen*, vertex). *twice* is double the sum of
         the links of *chosen*.
         """
-        self.weighed += len(left)
+        self.weighed += len(left) * (1 + len(left) // 16)  # each is compared with all others
         if self.weighed > self.limit:
             return
         if not wanted:

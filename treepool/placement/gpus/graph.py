@@ -6,11 +6,12 @@ decides quickly whether there is one; best_set.py decides which one is best.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Optional
 
 import attrs
 
-from treepool.placement.effort import remembered
+from treepool.placement.effort import GaveUp, remembered
 from treepool.placement.gpus.best_set import MAX_MEMO
 from treepool.placement.gpus.cliques import clique
 from treepool.placement.nodes.link_table import LinkTable
@@ -28,8 +29,8 @@ class Graph:
     linked: tuple[int, ...]
     #: For each GPU, the GPUs that are interchangeable with it: they have the same neighbours.
     twins: tuple[int, ...] = attrs.field(init=False)
-    #: Answers of has_clique(), by (free GPUs, number).
-    memo: dict[tuple[int, int], bool] = attrs.field(factory=dict)
+    #: Answers of has_clique(), by (free GPUs, number); None where the search gave up.
+    memo: dict[tuple[int, int], Optional[bool]] = attrs.field(factory=dict)
 
     @twins.default
     def _twins(self) -> tuple[int, ...]:
@@ -72,16 +73,23 @@ def _graph(table: LinkTable, demand: Demand) -> Graph:
 
 
 def has_clique(graph: Graph, free: int, number: int) -> bool:
-    """Whether the GPUs *free* contain a joined set of *number*; a single GPU is always joined."""
+    """Whether the GPUs *free* contain a joined set of *number*; a single GPU is always joined.
+
+    Raises GaveUp if the search exceeds its bound.
+    """
     if number < 2:
         return idset.size(free) >= number
     known = free & ((1 << len(graph.linked)) - 1)
-    return remembered(
-        graph.memo,
-        MAX_MEMO,
-        (free, number),
-        lambda: clique(graph.linked, known, number) is not None,
-    )
+
+    def compute() -> Optional[bool]:
+        with suppress(GaveUp):
+            return clique(graph.linked, known, number) is not None
+        return None
+
+    found = remembered(graph.memo, MAX_MEMO, (free, number), compute)
+    if found is None:
+        raise GaveUp
+    return found
 
 
 def lowest_clique(graph: Graph, free: int, number: int) -> Optional[int]:

@@ -7,16 +7,24 @@ fit then says so; it does not mean that such a node cannot serve the request.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
-from treepool.placement.effort import Effort
+from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.nodes.kept import state_without_kept
 from treepool.placement.nodes.state import MAX_FITS, NodeState
+from treepool.placement.on_node.chosen import Ids
 from treepool.placement.on_node.search import meets_demand
-from treepool.placement.on_node.slots import Placer, Step
-from treepool.placement.request.need import SLOT, Ask, Need, slot_of
+from treepool.placement.on_node.slots import (
+    DomainUnits,
+    Given,
+    Placer,
+    Run,
+    SlotUnits,
+    Units,
+)
+from treepool.placement.request.need import SLOT, Ask, Need, least, slot_of
 
 
 class Segment(NamedTuple):
@@ -31,6 +39,93 @@ class Segment(NamedTuple):
     remote: bool
 
 
+@attrs.define(eq=False)
+class Step:
+    """What the first ``units`` units of a node take together, with ``nslots`` slots.
+
+    Which ids these are is chosen when somebody asks. That is about so much ``work``, in the units
+    of effort.py.
+    """
+
+    units: int
+    nslots: int
+    work: int
+    _source: Units
+    _ids: Optional[Ids] = None
+
+    @property
+    def ids(self) -> Ids:
+        """The cores and GPUs, as bitmasks."""
+        if self._ids is None:
+            self._ids = self._source.take(self.units)
+        return self._ids
+
+    @property
+    def cores(self) -> int:
+        """The cores, as bitmask."""
+        return (self._ids or self.ids)[0]
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs, as bitmask."""
+        return (self._ids or self.ids)[1]
+
+    def prepare(self) -> Iterator[int]:
+        """Choose the ids if they are not known; yields the work."""
+        if self._ids is None:
+            self._ids = self._source.take(self.units)
+            yield self.work
+
+
+class Steps:
+    """What 1, 2, ... units of a node take; without *fill* there is one step, for *number* units.
+
+    So many are known, a step is made when somebody looks at it. A step takes *everything*, if that
+    is not None. A unit is about so much *work* to choose.
+    """
+
+    __slots__ = ("everything", "fill", "known", "number", "units", "work")
+
+    def __init__(
+        self, units: Units, number: int, fill: bool, everything: Optional[Ids], work: int
+    ) -> None:
+        self.units = units
+        self.number = number
+        self.fill = fill
+        self.everything = everything
+        self.work = work
+        self.known: dict[int, Step] = {}
+
+    def __len__(self) -> int:
+        return self.number if self.fill else min(1, self.number)
+
+    def __getitem__(self, index: int) -> Step:
+        found = self.known.get(index)
+        if found is None:
+            place = index + len(self) if index < 0 else index
+            if not 0 <= place < len(self):
+                raise IndexError(index)
+            number = place + 1 if self.fill else self.number
+            nslots, _ = _first(self.units.runs, number)
+            made = Step(number, nslots, number * self.work, self.units, self.everything)
+            found = self.known.setdefault(place, made)
+        return found
+
+    def __iter__(self) -> Iterator[Step]:
+        return map(self.__getitem__, range(len(self)))
+
+
+def _first(runs: Iterable[Run], units: int) -> tuple[int, bool]:
+    """How many slots the first *units* of *runs* have, and whether some of them is remote."""
+    nslots, remote = 0, False
+    for run in runs:
+        number = min(run.units, units)
+        if number:
+            nslots, remote = nslots + number * run.nslots, remote or run.remote
+        units -= number
+    return nslots, remote
+
+
 @attrs.frozen(eq=False)
 class Fit:
     """What a node in some state can give to an ask.
@@ -41,7 +136,7 @@ class Fit:
     ``gave_up``, more steps may exist than are listed here, even if none is.
     """
 
-    steps: tuple[Step, ...]
+    steps: Steps
     segments: tuple[Segment, ...]
     tried: int = 0
     gave_up: bool = False
@@ -61,7 +156,7 @@ class Fit:
 
 
 #: The fit of a state that gives nothing, where a comparison of numbers is enough to decide that.
-NOTHING = Fit((), ())
+NOTHING = Fit(Steps(SlotUnits((), ()), 0, True, None, 0), ())
 
 
 def fit(state: NodeState, ask: Ask) -> Optional[Fit]:
@@ -88,16 +183,18 @@ def seen(state: NodeState, ask: Ask) -> NodeState:
 
 
 def work_of(state: NodeState, ask: Ask) -> int:
-    """About how much work the fit of *state* is, in the units of effort.py (some 10 µs).
+    """About how much work the fit of *state* is, in the units of effort.py (some 10 µs)."""
+    return 4 + _work_of_unit(state, ask) + assess(state, ask).tried
+
+
+def _work_of_unit(state: NodeState, ask: Ask) -> int:
+    """About how much work it is to choose what a unit takes.
 
     Slots with two GPUs or more take most, because the GPUs are chosen by their links; and slots
     that take several domains, because each goes through all domains of the node.
     """
-    gives = assess(state, ask)
-    slot = 1 + 4 * min(ask.min_gpus, 2) ** 2
-    if slot_of(ask.group).need.parts:
-        slot += len(state.type.parent) // 2
-    return 4 + len(gives.steps) * slot + gives.tried
+    below = len(state.type.parent) // 2 if slot_of(ask.group).need.parts else 0
+    return 1 + 4 * min(ask.min_gpus, 2) ** 2 + below
 
 
 def compute(state: NodeState, ask: Ask) -> Optional[Fit]:
@@ -135,31 +232,33 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
     state, group, effort = seen(state, ask), ask.group, Effort()
     if not _possible(state, ask):
         return NOTHING
-    if ask.whole and group.need == Need():
-        return _fit([Step(state.cores, state.gpus, 1, group.nslots)], [(0, False)], effort)
-    if group.name == SLOT and group.whole and not meets_demand(state.type, state.gpus, group.need):
+    whole = group.name == SLOT and group.whole
+    if whole and not meets_demand(state.type, state.gpus, group.need):
         return NOTHING
-    steps = Placer(state, ask.locality, effort).units(group)
-    if ask.fill:
-        before = [0, *(step.nslots for step in steps)]
-        orders = [(ask.shortfall(1, s.nslots - n), s.remote) for s, n in zip(steps, before)]
+    everything = (state.cores, state.gpus) if ask.whole else None
+    units: Units
+    if everything is not None and group.need == Need():
+        units = DomainUnits([Given(group.nslots, False, lambda: everything)])
     else:
-        number = group.count.largest(len(steps)) or 0
-        remote = any(step.remote for step in steps[:number])
-        steps = steps[number - 1 : number] if number else []
-        orders = [(ask.shortfall(number, step.nslots), remote) for step in steps]
-    if ask.whole:
-        steps = [s._replace(cores=state.cores, gpus=state.gpus) for s in steps]
-    if not steps or not steps[0].cores:  # RFC 20: a job has a core on each of its nodes
-        steps, orders = [], []
-    return _fit(steps, orders, effort)
-
-
-def _fit(steps: list[Step], orders: list[tuple[int, bool]], effort: Effort) -> Fit:
+        try:
+            units = Placer(state, ask.locality, effort).units(group)
+        except GaveUp:  # whether GPUs are joined at all
+            effort.gave_up, units = True, DomainUnits(())
+    runs = units.runs
+    if runs and not (ask.whole or least(slot_of(group).need)[0] or units.take(1)[0]):
+        runs = []  # RFC 20: a job has a core on each of its nodes
+    number = sum(run.units for run in runs)
+    orders = [(run.units, ask.shortfall(1, run.nslots), run.remote) for run in runs]
+    if not ask.fill:
+        number = group.count.largest(number) or 0
+        nslots, remote = _first(runs, number)
+        orders = [(1, ask.shortfall(number, nslots), remote)] if number else []
     segments: list[Segment] = []
-    for end, order in enumerate(orders, 1):
-        if segments and segments[-1][1:] == order:
-            segments[-1] = Segment(end, *order)
-        else:
-            segments.append(Segment(end, *order))
-    return Fit(tuple(steps), tuple(segments), effort.tried, effort.gave_up)
+    end = 0
+    for length, shortfall, remote in orders:
+        end += length
+        if segments and segments[-1][1:] == (shortfall, remote):
+            segments.pop()
+        segments.append(Segment(end, shortfall, remote))
+    steps = Steps(units, number, ask.fill, everything, _work_of_unit(state, ask))
+    return Fit(steps, tuple(segments), effort.tried, effort.gave_up)

@@ -4,10 +4,8 @@ A match promises numbers per domain, not ids. Whole domains come first, then amo
 innermost scope outwards: a scope may give ids from anywhere inside it, so the smaller scopes must
 choose first.
 
-If links or memory of GPUs are demanded, each choice keeps an assignment of GPUs possible for the
-takes that follow. The match has found one assignment. Each take in turn gets its best GPUs if the
-others can still be served; the assignment then changes accordingly. Otherwise the take gets the
-GPUs that the assignment plans for it.
+If links or memory of GPUs are demanded, each take in turn gets the best GPUs that are left and
+joined with those that its slot has. If a take finds none, all get those that the match planned.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from typing import Optional, Sequence
 
 import attrs
 
-from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.gpus.assignment import Claim, assign
 from treepool.placement.gpus.graph import Graph, graph_of, lowest_clique
 from treepool.placement.nodes.tree import Domain, NodeType
@@ -62,64 +59,6 @@ def claims_of(
     return [take for take, _ in found], [claim for _, claim in found], gpus
 
 
-class GpuAssignment:
-    """The GPUs planned for the takes that are not settled yet."""
-
-    def __init__(self, node_type: NodeType, takes: Sequence[Take], gpus: int) -> None:
-        self.graph = graph_of(node_type.links, demanded(takes))
-        open_takes, claims, self.free = claims_of(node_type, takes, gpus)
-        self.claims = dict(zip(map(id, open_takes), claims))
-        #: Once it is spent, takes get the GPUs that are planned for them.
-        self.effort = Effort()
-        #: The GPUs that each slot already has.
-        self.settled: dict[int, int] = {}
-        assignment = assign(claims, self.graph, self.free, lambda: None)
-        assert assignment is not None, "the matcher promised what is not there"
-        self.assignment = dict(zip(self.claims, assignment))
-        self.next_assignment = self.assignment
-        for take in open_takes:
-            if take.whole:
-                self.settle(take, take.scope.gpus)
-
-    def within(self, take: Take) -> int:
-        """The GPUs that *take* may have: those linked to all settled GPUs of its slot."""
-        return self._left(self.claims[id(take)], self.settled)
-
-    def planned(self, take: Take) -> int:
-        """The GPUs that the assignment plans for *take*."""
-        self.next_assignment = self.assignment
-        return self.assignment[id(take)]
-
-    def allows(self, take: Take, gpus: int) -> bool:
-        """Whether the other takes can be served if *take* gets *gpus*; if so, plan that."""
-        slot = self.claims[id(take)].slot
-        settled = {**self.settled, slot: self.settled.get(slot, 0) | gpus}
-        others = {key: claim for key, claim in self.claims.items() if key != id(take)}
-        claims = [Claim(c.slot, self._left(c, settled), c.number) for c in others.values()]
-        try:
-            assignment = assign(claims, self.graph, self.free & ~gpus, self.effort.count)
-        except GaveUp:
-            return False
-        if assignment is None:
-            return False
-        self.next_assignment = dict(zip(others, assignment))
-        return True
-
-    def settle(self, take: Take, gpus: int) -> None:
-        """Give *gpus* to *take*; planned() or allows() must have just returned or accepted them."""
-        slot = self.claims.pop(id(take)).slot
-        self.settled[slot] = self.settled.get(slot, 0) | gpus
-        self.free &= ~gpus
-        self.assignment = self.next_assignment
-
-    def _left(self, claim: Claim, settled: dict[int, int]) -> int:
-        among = claim.among & self.free
-        if self.graph is not None:
-            for gpu in idset.iterate(settled.get(claim.slot, 0)):
-                among &= self.graph.neighbours(gpu)
-        return among
-
-
 @attrs.frozen(eq=False)
 class _Placed:
     """The ids that an amount got in ``host``."""
@@ -142,10 +81,12 @@ def ids_of(
             union(take.scope.cores for take in takes) & cores,
             union(take.scope.gpus for take in takes) & gpus,
         )
+    outwards = sorted(takes, key=lambda take: -len(node_type.around[take.scope]))
     giver = _Giver(takes, node_type, cores, gpus, plain)
-    for take in sorted(takes, key=lambda take: -len(node_type.around[take.scope])):
-        if not take.whole:
-            giver.give(take)
+    if not all(giver.give(take) for take in outwards if not take.whole):
+        giver = _Giver(takes, node_type, cores, gpus, plain, planned=True)
+        found = all(giver.give(take) for take in outwards if not take.whole)
+        assert found, "the matcher promised what is not there"
     giver.share()
     return cores & ~giver.cores, gpus & ~giver.gpus
 
@@ -170,39 +111,60 @@ def own_cores(domain: Domain) -> int:
 
 
 class _Giver:
-    """Gives ids to one take after another; ``cores`` and ``gpus`` are the remaining free ids."""
+    """Gives ids to one take after another; ``cores`` and ``gpus`` are the remaining free ids.
+
+    With *planned*, each take gets the GPUs that a search assigns to all of them.
+    """
 
     def __init__(
-        self, takes: Sequence[Take], node_type: NodeType, cores: int, gpus: int, plain: bool
+        self,
+        takes: Sequence[Take],
+        node_type: NodeType,
+        cores: int,
+        gpus: int,
+        plain: bool,
+        planned: bool = False,
     ) -> None:
-        wholes = [take.scope for take in takes if take.whole]
+        wholes = [take for take in takes if take.whole]
         self.node_type = node_type
-        self.cores = cores & ~union(domain.cores for domain in wholes)
-        self.gpus = gpus & ~union(domain.gpus for domain in wholes)
+        self.cores = cores & ~union(take.scope.cores for take in wholes)
+        self.gpus = gpus & ~union(take.scope.gpus for take in wholes)
         #: The free ids before any amount is given.
         self.free = self.cores, self.gpus
         self.plain = plain
         self.given: list[_Placed] = []
-        self.assignment: Optional[GpuAssignment] = None
-        if len(takes) > 1 and any(take.need.has_gpu_demand for take in takes):
-            self.assignment = GpuAssignment(node_type, takes, gpus)
+        #: Whether the GPUs of one take decide which others are left to the next.
+        self.demanding = len(takes) > 1 and any(take.need.has_gpu_demand for take in takes)
+        self.graph = graph_of(node_type.links, demanded(takes)) if self.demanding else None
+        #: The GPUs that each slot already has.
+        self.settled: dict[int, int] = {}
+        for take in wholes if self.graph is not None else ():
+            self.settled[take.slot] = self.settled.get(take.slot, 0) | take.scope.gpus
+        self.planned: Optional[dict[int, int]] = None
+        if planned:
+            claiming, claims, free = claims_of(node_type, takes, gpus)
+            assignment = assign(claims, self.graph, free, lambda: None)
+            assert assignment is not None, "the matcher promised what is not there"
+            self.planned = dict(zip(map(id, claiming), assignment))
 
-    def give(self, take: Take) -> None:
-        """Give *take* the ids that it asks for."""
+    def give(self, take: Take) -> bool:
+        """Give *take* the ids that it asks for; False if other takes have got them."""
         need = take.need
         usable = usable_gpus(self.node_type, take.scope, need)
-        assignment = self.assignment if need.gpus else None
-        if assignment is not None:
-            usable &= assignment.within(take)
+        if self.demanding and need.gpus:
+            if self.planned is not None:
+                usable = self.planned[id(take)]
+            elif self.graph is not None:
+                for gpu in idset.iterate(self.settled.get(take.slot, 0)):
+                    usable &= self.graph.neighbours(gpu)
         given = self._best(take, usable)
-        if assignment is not None and (given is None or not assignment.allows(take, given.gpus)):
-            given = self._best(take, assignment.planned(take))
-        if assignment is not None and given is not None:
-            assignment.settle(take, given.gpus)
-        assert given is not None, "the matcher promised what is not there"
+        if given is None:
+            return False
+        self.settled[take.slot] = self.settled.get(take.slot, 0) | given.gpus
         self.cores &= ~given.cores
         self.gpus &= ~given.gpus
         self.given.append(given)
+        return True
 
     def _best(self, take: Take, usable: int) -> Optional[_Placed]:
         """The best ids for *take* among the free cores and the free ones of the *usable* GPUs."""
@@ -210,7 +172,8 @@ class _Giver:
         graph = graph_of(self.node_type.links, need.demand)
         want, gpus = (need.gpus, need.cores), self.gpus & usable
         if self.plain:
-            return _Placed(take, scope, *plain_ids(scope, want, self.cores, gpus, graph))
+            ids = plain_ids(scope, want, self.cores, gpus, graph)
+            return None if ids is None else _Placed(take, scope, *ids)
         levels = amount_levels(self.node_type, need, scope)
         hosts = smallest_hosts(scope, need, levels, self.cores, self.gpus, usable, graph)
         host = next(hosts, None)
@@ -236,23 +199,26 @@ class _Giver:
     def _again(self, given: _Placed, want: tuple[int, int]) -> tuple[int, int]:
         """The ids for *given*, chosen again for the amount *want*."""
         need, host = given.take.need, given.host
-        if self.assignment is not None:  # other slots' GPUs depend on these, so the GPUs stay
+        if self.demanding:  # other slots' GPUs depend on these, so the GPUs stay
             if self.plain:
                 return idset.take_lowest(host.cores & self.cores, want[1]), given.gpus
             return cores_near(host, given.gpus, want[1], self.cores, given.gpus), given.gpus
         usable = (self.gpus | given.gpus) & usable_gpus(self.node_type, given.take.scope, need)
         graph = graph_of(self.node_type.links, need.demand)
         if self.plain:
-            return plain_ids(host, want, self.cores, usable, graph)
+            return plain_ids(host, want, self.cores, usable, graph) or (given.cores, given.gpus)
         return amount_ids(host, want, self.cores, usable, self.node_type.links, need.demand)
 
 
 def plain_ids(
     domain: Domain, want: tuple[int, int], cores: int, gpus: int, graph: Optional[Graph]
-) -> tuple[int, int]:
-    """The lowest ids of *domain* that make up *want*; with a *graph*, the GPUs are joined."""
-    if graph is None:
-        return lowest_ids(domain, want, cores, gpus)
-    joined = lowest_clique(graph, domain.gpus & gpus, want[0])
-    assert joined is not None, "the matcher promised what is not there"
-    return idset.take_lowest(domain.cores & cores, want[1]), joined
+) -> Optional[tuple[int, int]]:
+    """The lowest ids of *domain* that make up *want*; with a *graph*, the GPUs are joined.
+
+    None if it does not have so many.
+    """
+    lowest, taken = lowest_ids(domain, want, cores, gpus)
+    joined = taken if graph is None else lowest_clique(graph, domain.gpus & gpus, want[0])
+    if joined is None or (idset.size(joined), idset.size(lowest)) != want:
+        return None
+    return lowest, joined

@@ -265,7 +265,7 @@ class Search:
     def _group_ways(self, task: _Groups, rest: _Tasks) -> Iterator[_Tasks]:
         """The ways to do *task*: the first group has as many slots as it can, then one less."""
         part, left, beside = task.part, task.left, task.beside
-        room = [_slots_among(group, part, left) for group in task.groups]
+        room = [slots_among(group, part, left) for group in task.groups]
         self.effort.count(1 + sum(map(len, task.groups)) // _LOOKS)
         for i, number in _shares(left, room, 0):
             more = attrs.evolve(task, left=left - number, groups=task.groups[i + 1 :])
@@ -378,7 +378,7 @@ def _shares(times: int, most: Sequence[int], start: int) -> Iterator[tuple[int, 
             yield i, share
 
 
-def _slots_among(group: Mapping[Domain, int], part: Part, most: int) -> int:
+def slots_among(group: Mapping[Domain, int], part: Part, most: int) -> int:
     """How many slots, at most *most*, can take domains for *part* in *group*.
 
     So many slots n can just if the domains give n times as often as a slot takes, each of them at

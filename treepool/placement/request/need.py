@@ -117,15 +117,15 @@ class Level:
     groups: bool = False
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(cache_hash=True)
 class Ask:
     """What a request wants of a single node; the key under which states remember their fit.
 
-    Asks are interned (see ``ask_of``), so equal asks are one object and hash by identity. A node
-    hosts ``group``: with ``fill`` up to its largest count, otherwise one of its valid counts.
-    ``whole`` takes the entire node, which must be idle. A node with fewer free cores than
-    ``min_cores`` or fewer free GPUs than ``min_gpus`` cannot serve the ask. These two numbers alone
-    rule out most states.
+    Equal asks are one object as a rule (see ``ask_of``), which is found sooner. A node hosts
+    ``group``: with ``fill`` up to its largest count, otherwise one of its valid counts. ``whole``
+    takes the entire node, which must be idle. A node with fewer free cores than ``min_cores`` or
+    fewer free GPUs than ``min_gpus`` cannot serve the ask. These two numbers alone rule out most
+    states.
 
     With ``counted``, some count on or above the slot is a range that each node, or domain, meets
     independently: nodes that can give more come first. With ``searched``, arithmetic does not
@@ -141,27 +141,47 @@ class Ask:
     whole: bool
     locality: str
     spare: int = 0
-    min_cores: int = attrs.field(init=False)
-    min_gpus: int = attrs.field(init=False)
-    counted: bool = attrs.field(init=False)
-    searched: bool = attrs.field(init=False)
-    beside: bool = attrs.field(init=False)
-    exact: bool = attrs.field(init=False)
+    min_cores: int = attrs.field(init=False, eq=False)
+    min_gpus: int = attrs.field(init=False, eq=False)
+    counted: bool = attrs.field(init=False, eq=False)
+    searched: bool = attrs.field(init=False, eq=False)
+    beside: bool = attrs.field(init=False, eq=False)
+    exact: bool = attrs.field(init=False, eq=False)
 
-    def __attrs_post_init__(self) -> None:
+    @min_cores.default
+    def _min_cores(self) -> int:
+        return max(1, self._least[0])
+
+    @min_gpus.default
+    def _min_gpus(self) -> int:
+        return self._least[1]
+
+    @counted.default
+    def _counted(self) -> bool:
+        above = list(_down_to_slot(self.group))
+        return not all(part.count.fixed for part in (above[1:] if self.fill else above))
+
+    @searched.default
+    def _searched(self) -> bool:
+        return not decided(slot_of(self.group).need, self.locality == "required")
+
+    @beside.default
+    def _beside(self) -> bool:
+        need = slot_of(self.group).need
+        return need.takes_amount and bool(need.parts)
+
+    @exact.default
+    def _exact(self) -> bool:
+        need, fixed = self.group.need, self.fill or self.group.count.fixed
+        takes = fixed and not self.group.whole and least(need)[0] > 0
+        return takes and not (self.whole or need.parts or need.fair_share)
+
+    @property
+    def _least(self) -> tuple[int, int]:
+        """The fewest cores and GPUs of what a node gives at least."""
         units = 1 if self.fill else self.group.count.minimum
         ncores, ngpus = (0, 0) if self.group.whole else least(self.group.need)
-        above = list(_down_to_slot(self.group))
-        ranges = [not part.count.fixed for part in (above[1:] if self.fill else above)]
-        object.__setattr__(self, "min_cores", max(1, units * ncores))
-        object.__setattr__(self, "min_gpus", units * ngpus)
-        object.__setattr__(self, "counted", any(ranges))
-        slot = above[-1].need
-        object.__setattr__(self, "searched", not decided(slot, self.locality == "required"))
-        object.__setattr__(self, "beside", slot.takes_amount and bool(slot.parts))
-        need, fixed = self.group.need, self.fill or self.group.count.fixed
-        exact = fixed and ncores > 0 and not (self.whole or need.parts or need.fair_share)
-        object.__setattr__(self, "exact", exact)
+        return units * ncores, units * ngpus
 
     def shortfall(self, units: int, nslots: int) -> int:
         """How far *units* with *nslots* slots in total fall short of MANY; less is better.
@@ -185,10 +205,6 @@ class Ask:
             if self.group is slot:
                 nslots = min(nslots, units)
         return self.shortfall(units, nslots)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled, it becomes the one Ask with these values there."""
-        return ask_of, (self.group, self.fill, self.whole, self.locality, self.spare)
 
     def but(self, **changes: Any) -> Ask:
         """The one Ask with other values."""
@@ -298,7 +314,7 @@ def least(need: Need) -> tuple[int, int]:
 
 
 _asks: dict[tuple[Part, bool, bool, str, int], Ask] = {}
-_MAX_ASKS = 4096  # the only effect of dropping asks is that fits are computed again
+_MAX_ASKS = 4096  # those dropped are equal to those made again, and their fits are found
 
 
 def ask_of(group: Part, fill: bool, whole: bool, locality: str, spare: int = 0) -> Ask:
