@@ -73,6 +73,19 @@ def alike(found: ByRank) -> list[Held]:
     return [(idset.from_ids(those), cores, gpus) for (cores, gpus), those in ranks.items()]
 
 
+def together(some: Sequence[Held], others: Sequence[Held]) -> tuple[Held, ...]:
+    """*some* parts and *others* as those of one holder: one for all ranks with the same ids."""
+    both, parts = ranks_in(some) & ranks_in(others), (*some, *others)
+    if both:
+        twice: ByRank = {}
+        add_held(twice, held_on(both, parts))
+        parts = (*held_on(~both, parts), *alike(twice))
+    found: dict[tuple[int, int], int] = {}
+    for ranks, cores, gpus in parts:
+        found[cores, gpus] = found.get((cores, gpus), 0) | ranks
+    return tuple((ranks, cores, gpus) for (cores, gpus), ranks in found.items())
+
+
 def ranks_in(parts: Iterable[Held]) -> int:
     """The ranks of *parts* (bitmask)."""
     return idset.union(ranks for ranks, _, _ in parts)
@@ -86,18 +99,20 @@ def held_on(ranks: int, parts: Iterable[Held]) -> tuple[Held, ...]:
 
 def held_without(jobid: int, parts: tuple[Held, ...], freed: tuple[Held, ...]) -> tuple[Held, ...]:
     """*parts* without the ranks of *freed*; *parts* and *freed* must agree on these ranks."""
-    left, gone = list(parts), 0
+    having: dict[tuple[int, int], int] = {}
+    for ranks, cores, gpus in parts:
+        having[cores, gpus] = having.get((cores, gpus), 0) | ranks
+    everywhere, gone = ranks_in(parts), 0
     for ranks, cores, gpus in freed:
+        other = ranks & ~having.get((cores, gpus), 0)
+        if other & everywhere:
+            first = other & everywhere & -(other & everywhere)
+            held = short_form(held_on(first, parts))
+            raise PoolConflict(f"job {jobid}: R is not what it holds on {held}")
+        if other:
+            raise PoolConflict(f"job {jobid}: rank {idset.lowest(other)} is not in its allocation")
         gone |= ranks
-        for having, *had in parts:
-            both = having & ranks
-            if both and had != [cores, gpus]:
-                held = short_form([(both & -both, had[0], had[1])])
-                raise PoolConflict(f"job {jobid}: R is not what it holds on {held}")
-    unknown = gone & ~ranks_in(parts)
-    if unknown:
-        raise PoolConflict(f"job {jobid}: rank {idset.lowest(unknown)} is not in its allocation")
-    return held_on(~gone, left)
+    return held_on(~gone, parts)
 
 
 def check_free(jobid: int, parts: tuple[Held, ...], index: NodeIndex) -> None:

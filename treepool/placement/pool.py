@@ -30,17 +30,15 @@ from treepool.placement.effort import REASON
 from treepool.placement.held import (
     HELD_BACK,
     AnyR,
-    ByRank,
     Job,
     Journal,
-    add_held,
-    alike,
     check_free,
     ending,
     held_in,
     held_without,
     of_rank,
     read_held,
+    together,
 )
 from treepool.placement.nodes.index import Move, NodeIndex
 from treepool.placement.nodes.inventory import Inventory
@@ -472,9 +470,7 @@ class Pool:
         try:
             index.move(job.parts, self.inventory.states.less, before)
             if had is not None:
-                found: ByRank = {}
-                add_held(found, (*had.parts, *job.parts))
-                job = attrs.evolve(job, parts=tuple(alike(found)))
+                job = attrs.evolve(job, parts=together(had.parts, job.parts))
             self._jobs[jobid] = job
             return answer
         except BaseException:
