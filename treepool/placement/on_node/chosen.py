@@ -6,7 +6,7 @@ way; and together, if more fit than that finds room for.
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Sequence, Union, overload
+from typing import Callable, Iterator, Optional, Sequence, Union, overload
 
 import attrs
 
@@ -124,8 +124,10 @@ class Slots(Sequence[Ids]):
 def _whole(domains: Sequence[Domain]) -> _One:
     """Places slots that take one of *domains* each, the first of them first."""
 
+    left = iter(domains)  # what is taken is never free again
+
     def one(cores: int, gpus: int) -> Optional[Ids]:
-        free = (d for d in domains if not (d.cores & ~cores or d.gpus & ~gpus))
+        free = (d for d in left if not (d.cores & ~cores or d.gpus & ~gpus))
         return next(((d.cores, d.gpus) for d in free), None)
 
     return one
@@ -143,26 +145,40 @@ class _Amounts:
         self.local = slots.local
         self.scopes = scopes
         self.need = need
-        #: Where the last slot was placed: it is first until it has given all that it can.
+        #: What is free now, where the last slot was placed, and where others are to be placed. A
+        #: domain comes first until it has given all that it can, see smallest_hosts.
+        self.free = 0, 0
         self.last: Optional[tuple[Domain, Domain]] = None
+        self.hosts = self._hosts()
 
     def __call__(self, cores: int, gpus: int) -> Optional[Ids]:
         """What the next slot takes."""
-        node_type = self.node_type
-        if self.last is not None:
-            scope, host = self.last
-            need = asked_of(scope, self.need)
-            if has_free(host, need, cores, gpus & usable_gpus(node_type, scope, need)):
-                return self._ids(scope, host, need, cores, gpus)
+        self.free = cores, gpus
+        while True:
+            if self.last is not None:
+                scope, host = self.last
+                need = asked_of(scope, self.need)
+                usable = gpus & usable_gpus(self.node_type, scope, need)
+                if has_free(host, need, cores, usable):
+                    return self._ids(scope, host, need, cores, gpus)
+            self.last = next(self.hosts, None)
+            if self.last is None:
+                return None
+
+    def _hosts(self) -> Iterator[tuple[Domain, Domain]]:
+        """The scopes and the domains in each to take amounts from, one after another."""
         for scope in self.scopes:
             need = asked_of(scope, self.need)
-            levels = amount_levels(node_type, need, scope)
-            among = usable_gpus(node_type, scope, need)
-            best = next(smallest_hosts(scope, need, levels, cores, gpus, among), None)
-            if best is not None and not (self.local and levels[best]):
-                self.last = scope, best
-                return self._ids(scope, best, need, cores, gpus)
-        return None
+            levels = amount_levels(self.node_type, need, scope)
+            among = usable_gpus(self.node_type, scope, need)
+            more = True
+            while more:
+                more = False
+                for host in smallest_hosts(scope, need, levels, *self.free, among):
+                    if self.local and levels[host]:
+                        break
+                    more = True
+                    yield scope, host
 
     def _ids(self, scope: Domain, host: Domain, need: Need, cores: int, gpus: int) -> Ids:
         node_type, plain = self.node_type, self.plain

@@ -199,8 +199,7 @@ class Placer:
         """How often *need*'s amount is free in *scope*, or in its smallest kinds of domain."""
         levels = amount_levels(self.node_type, need, scope)
         if local:
-            around = self.node_type.around
-            hosts = [d for d, level in levels.items() if not level and scope in around[d]]
+            hosts = [domain for domain in scope.walk() if levels.get(domain) == 0]
         else:
             hosts = [scope] if scope in levels else []
         cores, size = self.state.cores, idset.size
