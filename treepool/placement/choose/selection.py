@@ -148,13 +148,13 @@ def _first(chosen: Iterable[Equals], number: int) -> _Given:
 
 def _fill(units: Count, candidates: Candidates) -> Optional[Selection]:
     """Select units wherever they fit: units with local slots first, node by node in order."""
-    chosen: list[tuple[dict[tuple[NodeState, int], int], int]] = []
+    chosen: list[tuple[list[_Share], int]] = []
     found, ask = 0, candidates.ask
     for equals in candidates.in_order(segments=True):
-        shares = {
-            (state, assess(state, ask).share(segment)): ranks
+        shares = [
+            (state, assess(state, ask).share(segment), ranks)
             for (state, segment), ranks in equals.items()
-        }
+        ]
         here = _units_in(shares)
         chosen.append((shares, here))
         found += here
@@ -169,20 +169,23 @@ def _fill(units: Count, candidates: Candidates) -> Optional[Selection]:
             if left:
                 _give_part(given, shares, left)
             break
-        for (state, share), ranks in shares.items():
+        for state, share, ranks in shares:
             _give(given, state, ranks, share)
         left -= here
     grants = _granted(given, candidates)
     return Selection(grants, _slots_of(grants))
 
 
+#: A state, how many units a segment of its fit has, and ranks in it (bitmask).
+_Share = tuple[NodeState, int, int]
+
 #: The ranks (bitmask) in a state that give so many units.
 _Given = dict[tuple[NodeState, int], int]
 
 
-def _units_in(shares: _Given, below: int = idset.EVERY) -> int:
+def _units_in(shares: list[_Share], below: int = idset.EVERY) -> int:
     """The units that those of *shares* give that are among the ranks *below* (bitmask)."""
-    return sum(share * idset.size(ranks & below) for (_, share), ranks in shares.items())
+    return sum(share * idset.size(ranks & below) for _, share, ranks in shares)
 
 
 def _give(given: _Given, state: NodeState, ranks: int, units: int) -> None:
@@ -197,9 +200,9 @@ def _give(given: _Given, state: NodeState, ranks: int, units: int) -> None:
         given[state, units] = given.get((state, units), 0) | ranks
 
 
-def _give_part(given: _Given, shares: _Given, units: int) -> None:
+def _give_part(given: _Given, shares: list[_Share], units: int) -> None:
     """Let the first ranks of *shares*, which could give more, give *units*."""
-    everything = idset.union(shares.values())
+    everything = idset.union(ranks for _, _, ranks in shares)
     low, high = 0, everything.bit_length()
     while low < high:  # the narrowest set of the first ranks that gives enough
         middle = (low + high) >> 1
@@ -208,10 +211,10 @@ def _give_part(given: _Given, shares: _Given, units: int) -> None:
         else:
             high = middle
     before = (1 << low >> 1) - 1
-    for (state, share), ranks in shares.items():
+    for state, share, ranks in shares:
         _give(given, state, ranks & before, share)
     rest = units - _units_in(shares, before)
-    for (state, share), ranks in shares.items():
+    for state, share, ranks in shares:
         if rest and ranks >> (low - 1) & 1:
             _give(given, state, 1 << (low - 1), min(rest, share))
             rest -= min(rest, share)
