@@ -123,7 +123,6 @@ class Slots(Sequence[Ids]):
 
 def _whole(domains: Sequence[Domain]) -> _One:
     """Places slots that take one of *domains* each, the first of them first."""
-
     left = iter(domains)  # what is taken is never free again
 
     def one(cores: int, gpus: int) -> Optional[Ids]:
