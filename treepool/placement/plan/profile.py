@@ -33,7 +33,7 @@ LATE = 1.0
 #: The unit of work in seconds, about; and the work between two yields.
 WORK, SLICE = 1e-5, 512
 
-#: Holdings on at most so many ranks are found by rank; others by *block*, of so many ranks.
+#: Parts on at most so many ranks are found by rank; others by *block*, of so many ranks.
 _FEW, _BLOCK = 8, 64
 
 #: For how many sets of ranks the supply is kept: more than a site has queues with nodes of their
@@ -138,11 +138,11 @@ class Profile:
         self.holdings: dict[Holder, Holding] = {}
         #: Those of reservations and windows.
         self.planned: dict[Holder, Holding] = {}
-        #: By rank, the holdings on few ranks, with the cores and GPUs there; and these ranks.
-        self._on: dict[int, dict[Holder, tuple[Holding, int, int]]] = {}
+        #: By rank, the parts on few ranks: of which holding, and how many; and these ranks.
+        self._on: dict[int, dict[_Part, Holding]] = {}
         self._having_few = 0
-        #: By block, the holdings on many ranks.
-        self._around: dict[int, dict[Holder, Holding]] = {}
+        #: By block, the parts on many ranks.
+        self._around: dict[int, dict[_Part, Holding]] = {}
         self._supplies: dict[int, Supply] = {}
         self._serials = count()
         self.ends, self.starts = Times(), Times()
@@ -174,14 +174,14 @@ class Profile:
         if holding.planned:
             self.planned[holder] = holding
             self.starts.add(holding.start, holding, holder)
-        if idset.size(holding.ranks) > _FEW:
-            for block in _blocks(holding.ranks):
-                self._around.setdefault(block, {})[holder] = holding
-        else:
-            for ranks, cores, gpus in holding.parts:
+        for place, (ranks, _, _) in enumerate(holding.parts):
+            if idset.size(ranks) > _FEW:
+                for block in _blocks(ranks):
+                    self._around.setdefault(block, {})[holder, place] = holding
+            else:
                 for rank in idset.iterate(ranks):
-                    self._on.setdefault(rank, {})[holder] = holding, cores, gpus
-            self._having_few |= holding.ranks
+                    self._on.setdefault(rank, {})[holder, place] = holding
+                self._having_few |= ranks
         for supply in self._supplies.values():
             supply.add(holder, holding)
 
@@ -192,16 +192,17 @@ class Profile:
         if holding.planned:
             del self.planned[holder]
             self.starts.remove(holding.start, holding)
-        if idset.size(holding.ranks) > _FEW:
-            for block in _blocks(holding.ranks):
-                del self._around[block][holder]
-        else:
-            for rank in idset.iterate(holding.ranks):
-                here = self._on[rank]
-                del here[holder]
-                if not here:
-                    del self._on[rank]
-                    self._having_few ^= 1 << rank
+        for place, (ranks, _, _) in enumerate(holding.parts):
+            if idset.size(ranks) > _FEW:
+                for block in _blocks(ranks):
+                    del self._around[block][holder, place]
+            else:
+                for rank in idset.iterate(ranks):
+                    here = self._on[rank]
+                    del here[holder, place]
+                    if not here:
+                        del self._on[rank]
+                        self._having_few ^= 1 << rank
         for supply in self._supplies.values():
             supply.remove(holder, holding)
         change = Change(holding.start, holding.end, holding.ranks)
@@ -228,29 +229,35 @@ class Profile:
         self, ranks: int, start: float, end: float, leave: frozenset[Holder]
     ) -> dict[tuple[int, int], int]:
         """The ranks on which these cores and GPUs are held at some time from *start* to *end*."""
+        wide: dict[_Part, Holding] = {}
+        for block in _blocks(ranks):
+            wide.update(self._around.get(block, _NONE))
+        held = {(0, 0): ranks}  # by parts on many ranks
+        for (holder, place), holding in wide.items():
+            if holding.meets(start, end) and holder not in leave:
+                having, cores, gpus = holding.parts[place]
+                for ids, those in list(held.items()):
+                    both, now = having & those, (ids[0] | cores, ids[1] | gpus)
+                    if both and now != ids:
+                        held[ids] = those ^ both
+                        held[now] = held.get(now, 0) | both
         few = ranks & self._having_few
         on_few: dict[tuple[int, int], list[int]] = {}
         for rank in idset.iterate(few):
             cores = gpus = 0
-            for holder, (holding, its_cores, its_gpus) in self._on[rank].items():
+            for (holder, place), holding in self._on[rank].items():
                 if holding.meets(start, end) and holder not in leave:
+                    _, its_cores, its_gpus = holding.parts[place]
                     cores |= its_cores
                     gpus |= its_gpus
             on_few.setdefault((cores, gpus), []).append(rank)
-        found = {ids: idset.from_ids(those) for ids, those in on_few.items()}
-        if ranks != few:
-            found[0, 0] = found.get((0, 0), 0) | (ranks ^ few)
-        wide: dict[Holder, Holding] = {}
-        for block in _blocks(ranks):
-            wide.update(self._around.get(block, _NONE))
-        for holder, holding in wide.items():
-            if holding.ranks & ranks and holding.meets(start, end) and holder not in leave:
-                for having, its_cores, its_gpus in holding.parts:
-                    for (cores, gpus), those in list(found.items()):
-                        both, now = having & those, (cores | its_cores, gpus | its_gpus)
-                        if both and now != (cores, gpus):
-                            found[cores, gpus] = those ^ both
-                            found[now] = found.get(now, 0) | both
+        found = {ids: those & ~few for ids, those in held.items()}
+        for (cores, gpus), those_ranks in on_few.items():
+            here = idset.from_ids(those_ranks)
+            for ids, those in held.items():
+                if those & here:
+                    now = ids[0] | cores, ids[1] | gpus
+                    found[now] = found.get(now, 0) | (those & here)
         return found
 
     def supply(self, within: int) -> Supply:
@@ -387,4 +394,7 @@ def _blocks(ranks: int) -> Iterator[int]:
     return (block for block, word in enumerate(data) if word)
 
 
-_NONE: dict[Holder, Holding] = {}
+#: A part of a holding: the holder, and its place in ``parts``.
+_Part = tuple[Holder, int]
+
+_NONE: dict[_Part, Holding] = {}
