@@ -439,9 +439,11 @@ def test_a_bad_cluster_is_refused_by_name(treepool, write, R):
 
 
 #: A replay whose bar comes at once, and is written again as often as something is said.
+#: Shells have programs ignore interrupts that they start in the background, and so have these theirs.
 AT_ONCE = """
-import sys
+import signal, sys
 from treepool.cli import main, progressbar
+signal.signal(signal.SIGINT, signal.default_int_handler)
 progressbar.DELAY = 0
 sys.exit(main.main(sys.argv[1:]))
 """
