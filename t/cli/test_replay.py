@@ -438,8 +438,8 @@ def test_a_bad_cluster_is_refused_by_name(treepool, write, R):
     assert treepool("replay", "--synthetic", 3, "-R", path).is_one_line_error(str(path), "7-9")
 
 
-#: A replay whose bar comes at once, and is written again as often as something is said. It listens to
-#: interrupts: programs that a shell started in the background ignore them, and all that they start.
+#: A replay whose bar comes at once, and is written again as often as something is said. It listens
+#: to interrupts: what a shell started in the background ignores them, and all that this starts.
 AT_ONCE = """
 import signal, sys
 from treepool.cli import main, progressbar
