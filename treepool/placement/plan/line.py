@@ -15,7 +15,7 @@ from typing import Iterator, Mapping, Optional, Union
 from treepool.placement.plan.jobs import JobClass, Place, Rule, Waiting
 
 #: Most jobs in a block of a group.
-_BLOCK = 256
+_BLOCK = 64
 
 
 class Group:
