@@ -264,10 +264,7 @@ class Profile:
         """How much is free over time on the ranks *within* (bitmask) that are up."""
         found = self._supplies.pop(within, None)
         if found is None:
-            found = Supply(self.pool.inventory, within & self.pool.up)
-            for holder, holding in self.holdings.items():
-                found.add(holder, holding)
-            self.meter.owe(len(self.holdings) // 4)
+            found = Supply(self.pool.inventory, within & self.pool.up, self.holdings)
             if len(self._supplies) >= _MAX_SUPPLIES:
                 del self._supplies[next(iter(self._supplies))]
         self._supplies[within] = found

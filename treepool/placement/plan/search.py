@@ -13,7 +13,6 @@ from typing import Generator, Iterator, NamedTuple, Optional
 
 from treepool.placement.choose.selection import Choice, Selection
 from treepool.placement.plan.jobs import Holder, Waiting
-from treepool.placement.plan.supply import Curve, starts
 from treepool.placement.plan.views import Units, View, Views
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
@@ -66,12 +65,14 @@ def _earliest(
     units = Units(request, profile)
     cores, gpus = units.need * units.ask.min_cores, units.need * units.ask.min_gpus
     view, tries, time = None, 0, begin
-    curve: Optional[Curve] = None
+    known: object = None
     times: Iterator[float] = iter(())
     while True:
-        now = profile.supply(units.within).curve
-        if now is not curve:
-            curve, times = now, starts(now, time, length, cores, gpus, before, own)
+        supply = profile.supply(units.within)
+        yield from supply.settled(profile.meter)
+        if known != (supply, supply.version):
+            known = supply, supply.version
+            times = supply.starts(time, length, cores, gpus, before, own)
         found = next(times, None)
         if found is None:
             break
@@ -94,7 +95,7 @@ def _earliest(
                 units.become_exact()
                 yield from views.count(view, units)
         if tries >= TRIES and job.job_class.hard:
-            curve, time = None, max(time, profile.ends.last)
+            known, time = None, max(time, profile.ends.last)
             if time == view.start:
                 break
     if view is not None:

@@ -9,57 +9,55 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from itertools import accumulate, compress
-from typing import TYPE_CHECKING, Iterator, NamedTuple, Optional
+from typing import TYPE_CHECKING, Iterator, Mapping
 
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.plan.jobs import Holder
 from treepool.rfc import idset
 
 if TYPE_CHECKING:
-    from treepool.placement.plan.profile import Holding
-
-
-class Curve(NamedTuple):
-    """Times, ascending; what is free from each of them on; and whether something ends there."""
-
-    times: list[float]
-    cores: list[int]
-    gpus: list[int]
-    ends: list[bool]
+    from treepool.placement.plan.profile import Holding, Meter
 
 
 class Supply:
     """The free cores and GPUs of the ranks *within* (bitmask) of *inventory*, all of which are up.
 
     They are never less than what is free. What windows have counts as free: jobs that run when one
-    begins hold the same cores.
+    begins hold the same cores. *holdings* are counted in steps, by ``settled``.
     """
 
-    def __init__(self, inventory: Inventory, within: int) -> None:
+    def __init__(
+        self, inventory: Inventory, within: int, holdings: Mapping[Holder, Holding]
+    ) -> None:
         self._within = within
         sizes = [(t.root, idset.size(ranks & within)) for t, ranks in inventory.node_types.items()]
         #: What is free before all events. An event is a time, how many more or fewer cores and
         #: GPUs are free from then on, and whether something ends.
-        self._cores = sum(root.ncores * nodes for root, nodes in sizes)
-        self._gpus = sum(idset.size(root.gpus) * nodes for root, nodes in sizes)
-        self._events: list[tuple[float, int, int, bool]] = []
-        self._curve: Optional[Curve] = None
+        self.cores = sum(root.ncores * nodes for root, nodes in sizes)
+        self.gpus = sum(idset.size(root.gpus) * nodes for root, nodes in sizes)
+        self.events: list[tuple[float, int, int, bool]] = []
+        #: A number that grows with every change; and the holdings that are still to be counted.
+        self.version = 0
+        self._left = dict(holdings)
+
+    def settled(self, meter: Meter) -> Iterator[None]:
+        """Count what is still to be counted; yields now and then."""
+        while self._left:
+            self._count(*self._left.popitem(), 1)
+            if meter.spend(1):
+                yield
 
     def add(self, holder: Holder, holding: Holding) -> None:
         """Count what *holder* holds."""
-        for event in self._events_of(holder, holding, 1):
-            insort(self._events, event)
+        self._count(holder, holding, 1)
 
     def remove(self, holder: Holder, holding: Holding) -> None:
         """Count it no more."""
-        for event in self._events_of(holder, holding, -1):
-            del self._events[bisect_left(self._events, event)]
+        if self._left.pop(holder, None) is None:
+            self._count(holder, holding, -1)
 
-    def _events_of(
-        self, holder: Holder, holding: Holding, sign: int
-    ) -> Iterator[tuple[float, int, int, bool]]:
-        """The events of a holding, which comes if *sign* is 1 and goes if it is -1."""
+    def _count(self, holder: Holder, holding: Holding, sign: int) -> None:
+        """Count a holding that comes, if *sign* is 1, or one that goes, if it is -1."""
         if not holding.ranks & self._within:
             return
         cores = gpus = 0
@@ -67,51 +65,45 @@ class Supply:
             nodes = idset.size(ranks & self._within)
             cores += nodes * idset.size(its_cores)
             gpus += nodes * idset.size(its_gpus)
-        yield holding.end, cores, gpus, True
+        events = [(holding.end, cores, gpus, True)]
         if holding.planned:
-            yield holding.start, -cores, -gpus, False
+            events.append((holding.start, -cores, -gpus, False))
         else:
-            self._cores -= sign * cores
-            self._gpus -= sign * gpus
-        self._curve = None
+            self.cores -= sign * cores
+            self.gpus -= sign * gpus
+        for event in events:
+            if sign > 0:
+                insort(self.events, event)
+            else:
+                del self.events[bisect_left(self.events, event)]
+        self.version += 1
 
-    @property
-    def curve(self) -> Curve:
-        """What is free over time; another object once that has changed."""
-        if self._curve is None:
-            events = self._events
-            times = [-math.inf, *(time for time, _, _, _ in events)]
-            cores = list(accumulate((c for _, c, _, _ in events), initial=self._cores))
-            gpus = list(accumulate((g for _, _, g, _ in events), initial=self._gpus))
-            ends = [False, *(end for _, _, _, end in events)]
-            # Of several events at one time the last one says what is free; ends come after starts.
-            last = [now != then for now, then in zip(times, times[1:])] + [True]
-            values = (list(compress(each, last)) for each in (times, cores, gpus, ends))
-            self._curve = Curve(*values)  # type: ignore[arg-type]
-        return self._curve
-
-
-def starts(
-    curve: Curve, begin: float, length: float, cores: int, gpus: int, before: float, until: float
-) -> Iterator[float]:
-    """Of *begin* and the later ends of *curve* that are before *before*, those from which so many
-    *cores* and *gpus* are free for *length* seconds, or until *until*."""
-    times, free_cores, free_gpus, ends = curve
-    number, place = len(times), bisect_right(times, begin) - 1
-    upto, time = place, begin  # all is well between these two
-    while time < before:
-        end = min(time + length, until)
-        while upto < number and times[upto] < end:
-            if free_cores[upto] < cores or free_gpus[upto] < gpus:
-                break
-            upto += 1
-        else:
-            yield time
-        place = upto if upto < number and times[upto] < end else place + 1
-        while place < number and (
-            not ends[place] or free_cores[place] < cores or free_gpus[place] < gpus
-        ):
-            place += 1
-        if place == number:
-            return
-        time, upto = times[place], max(upto, place)
+    def starts(
+        self, begin: float, length: float, cores: int, gpus: int, before: float, until: float
+    ) -> Iterator[float]:
+        """Of *begin* and the later ends that are before *before*, those from which so many *cores*
+        and *gpus* are free for *length* seconds, or until *until*. Nothing may change meanwhile."""
+        events, number = self.events, len(self.events)
+        free_cores, free_gpus = self.cores, self.gpus
+        counted, following, time = 0, 0, begin  # events up to *counted* are in what is free
+        while time < before:
+            end = min(time + length, until)
+            while counted < number and (
+                events[counted][0] <= time
+                or (free_cores >= cores and free_gpus >= gpus and events[counted][0] < end)
+            ):
+                at = events[counted][0]
+                while counted < number and events[counted][0] == at:
+                    free_cores += events[counted][1]
+                    free_gpus += events[counted][2]
+                    counted += 1
+            if free_cores >= cores and free_gpus >= gpus:
+                yield time
+                following = max(following, bisect_right(events, (time, math.inf)))
+            else:  # too few from the last event on that was counted
+                following = counted
+            while following < number and not events[following][3]:
+                following += 1
+            if following == number:
+                return
+            time = events[following][0]
