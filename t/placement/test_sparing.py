@@ -5,7 +5,11 @@ from random import Random
 import pytest
 
 from depth import examples
+from made import nodes
+from placement.promises import Site
 from placement.test_wait import NOW, Run
+from treepool.placement.plan.jobs import finish
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 
@@ -23,11 +27,11 @@ def test_a_job_that_ends_by_far_too_late_uses_what_a_reservation_left():
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_of_equal_nodes_as_few_as_possible_are_idle_before(seed):
     chance = Random(seed)
-    nodes = chance.randint(4, 9)
-    run = Run("easy", {}, nodes)
-    ends = {rank: NOW + chance.choice([0, 0, 100, 200, 300]) for rank in range(nodes)}
+    number = chance.randint(4, 9)
+    run = Run("easy", {}, number)
+    ends = {rank: NOW + chance.choice([0, 0, 100, 200, 300]) for rank in range(number)}
     busy(run, ends)
-    wanted = chance.randint(sum(end == NOW for end in ends.values()) + 1, nodes)
+    wanted = chance.randint(sum(end == NOW for end in ends.values()) + 1, number)
     run.waits(99, f"node={wanted}/slot/core=4", duration=1000.0)
     start, ranks = run.reserved(99)
     assert start == sorted(ends.values())[wanted - 1], "no later than it could be"
@@ -61,3 +65,15 @@ def busy(run, ends):
     for jobid, (rank, end) in enumerate(ends.items()):
         if end > NOW:
             run.runs(jobid, [rank], end)
+
+
+def test_a_job_whose_nodes_share_a_property_is_reserved_beside_nodes_without_one():
+    """What is to be spared was once looked for in the property that a node has, if it has none."""
+    having = {"driver:1": "0-2", "driver:2": "2-4"}
+    site = Site(Pool(nodes("0-6", "0-3", properties=having)))
+    for jobid, rank in enumerate(("0", "4")):
+        site.runs(jobid, "slot=4/core=1", NOW + 100, constraints={"ranks": [rank]})
+    site.submit(99, "node=3/slot/core=4", same="driver")
+    finish(site.queue.run())
+    made = site.queue.reservations[99]
+    assert (made.start, made.parts) == (NOW + 100, ((0b111, 0b1111, 0),))

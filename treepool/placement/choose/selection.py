@@ -179,8 +179,8 @@ def _fill(units: Count, candidates: Candidates) -> Optional[Selection]:
 #: A state, how many units a segment of its fit has, and ranks in it (bitmask).
 _Share = tuple[NodeState, int, int]
 
-#: The ranks (bitmask) in a state that give so many units.
-_Given = dict[tuple[NodeState, int], int]
+#: The ranks (bitmask) in each state that give so many units.
+_Given = dict[NodeState, dict[int, int]]
 
 
 def _units_in(shares: list[_Share], below: int = idset.EVERY) -> int:
@@ -190,14 +190,15 @@ def _units_in(shares: list[_Share], below: int = idset.EVERY) -> int:
 
 def _give(given: _Given, state: NodeState, ranks: int, units: int) -> None:
     """Let *ranks* in *state* give so many *units* more."""
-    for (one, number), before in list(given.items()):
+    here = given.setdefault(state, {})
+    for number, before in list(here.items()):
         both = before & ranks
-        if both and one is state:
+        if both:
             ranks ^= both
-            given[state, number] = before ^ both
-            given[state, number + units] = given.get((state, number + units), 0) | both
+            here[number] ^= both
+            here[number + units] = here.get(number + units, 0) | both
     if ranks:
-        given[state, units] = given.get((state, units), 0) | ranks
+        here[units] = here.get(units, 0) | ranks
 
 
 def _give_part(given: _Given, shares: list[_Share], units: int) -> None:
@@ -224,7 +225,8 @@ def _granted(given: _Given, candidates: Candidates) -> tuple[Grant, ...]:
     """The nodes that are *given*, by their lowest rank."""
     grants = [
         Grant(state, ranks, assess(state, candidates.ask), number)
-        for (state, number), ranks in given.items()
+        for state, here in given.items()
+        for number, ranks in here.items()
         if ranks
     ]
     return tuple(sorted(grants, key=lambda grant: grant.ranks & -grant.ranks))

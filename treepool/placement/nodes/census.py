@@ -121,9 +121,11 @@ class Census:
         """How many ranks of each domain are to be spared."""
         if self._spared is None:
             self._spared = {}
-            for leaf, ranks in self.fabric.leaves_of(self.spare):
+            homes = self.fabric.homes  # none, or several, in a family of properties
+            leaves = Counter(leaf for rank in idset.iterate(self.spare) for leaf in homes[rank])
+            for leaf, number in leaves.items():
                 for domain in self.fabric.paths[leaf]:
-                    self._spared[domain] = self._spared.get(domain, 0) + idset.size(ranks)
+                    self._spared[domain] = self._spared.get(domain, 0) + number
         return self._spared
 
     def first(self, among: int, domain: int) -> int:

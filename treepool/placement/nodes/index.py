@@ -151,13 +151,13 @@ class NodeIndex:
 
     def set_up(self, up: int) -> None:
         """Let the ranks *up* be available, and no others: all of this, or none if it fails."""
+        self._cut_log()
         before = self.up
         try:
-            for state, ranks in list(self.states(before & ~up)):
+            for state, ranks in idset.by_value(self.state_of, before & ~up).items():
                 self._leave(state, ranks)
                 self.log.append(Moved(ranks, state, None))
-            self.up = before & up
-            for state, ranks in list(self.states(up & ~before)):
+            for state, ranks in idset.by_value(self.state_of, up & ~before).items():
                 self._enter(state, ranks)
                 self.log.append(Moved(ranks, None, state))
             self.up = up
@@ -165,7 +165,6 @@ class NodeIndex:
             self.up = before
             self.rebuild()
             raise
-        self._cut_log()
 
     def without(self, ranks: int) -> NodeIndex:
         """A copy that knows nothing of *ranks*."""
@@ -181,8 +180,7 @@ class NodeIndex:
         if len(self.log) > 1024 + 2 * len(self.buckets):
             for fabric in list(self._censuses):
                 self.census(fabric)
-            self.log_start += len(self.log)
-            self.log.clear()
+            self.log, self.log_start = [], self.log_start + len(self.log)
 
     def _leave(self, state: NodeState, ranks: int) -> None:
         left = self.buckets[state] & ~ranks

@@ -17,7 +17,7 @@ from typing import Iterable, Iterator, NamedTuple, Optional
 import attrs
 
 from treepool.errors import PoolConflict
-from treepool.placement.held import Journal, held_without, of_rank, ranks_in
+from treepool.placement.held import Journal, add_held, alike, held_without, of_rank, ranks_in
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.plan.jobs import CENTURY, FAR, Holder
 from treepool.placement.plan.supply import Supply
@@ -100,8 +100,8 @@ class Times:
 
     @property
     def last(self) -> float:
-        """The last of all."""
-        return self._times[-1][0]
+        """The last of all, long ago if there is none."""
+        return self._times[-1][0] if self._times else -math.inf
 
     def holders(self, first: int, last: int) -> Iterator[Holder]:
         """The holders of those from number *first* up to number *last*, or the other way round."""
@@ -229,45 +229,51 @@ class Profile:
         self, ranks: int, start: float, end: float, leave: frozenset[Holder]
     ) -> dict[tuple[int, int], int]:
         """The ranks on which these cores and GPUs are held at some time from *start* to *end*."""
-        wide: dict[_Part, Holding] = {}
-        for block in _blocks(ranks):
-            wide.update(self._around.get(block, _NONE))
-        held = {(0, 0): ranks}  # by parts on many ranks
-        for (holder, place), holding in wide.items():
-            if holding.meets(start, end) and holder not in leave:
-                having, cores, gpus = holding.parts[place]
-                for ids, those in list(held.items()):
-                    both, now = having & those, (ids[0] | cores, ids[1] | gpus)
-                    if both and now != ids:
-                        held[ids] = those ^ both
-                        held[now] = held.get(now, 0) | both
-        few = ranks & self._having_few
-        on_few: dict[tuple[int, int], list[int]] = {}
-        for rank in idset.iterate(few):
+        on_rank: dict[int, tuple[int, int]] = {}
+        for rank in idset.iterate(ranks & self._having_few):
             cores = gpus = 0
             for (holder, place), holding in self._on[rank].items():
                 if holding.meets(start, end) and holder not in leave:
                     _, its_cores, its_gpus = holding.parts[place]
                     cores |= its_cores
                     gpus |= its_gpus
-            on_few.setdefault((cores, gpus), []).append(rank)
-        found = {ids: those & ~few for ids, those in held.items()}
-        for (cores, gpus), those_ranks in on_few.items():
-            here = idset.from_ids(those_ranks)
-            for ids, those in held.items():
-                if those & here:
-                    now = ids[0] | cores, ids[1] | gpus
-                    found[now] = found.get(now, 0) | (those & here)
+            on_rank[rank] = cores, gpus
+        wide: dict[_Part, Holding] = {}
+        for block in _blocks(ranks):
+            wide.update(self._around.get(block, _NONE))
+        found = {(0, 0): ranks}
+        for (holder, place), holding in wide.items():
+            if not holding.meets(start, end) or holder in leave:
+                continue
+            having, cores, gpus = holding.parts[place]
+            having &= ranks
+            if idset.size(having) <= len(found):
+                add_held(on_rank, ((having, cores, gpus),))
+                continue
+            for ids, those in list(found.items()):
+                both, now = having & those, (ids[0] | cores, ids[1] | gpus)
+                if both and now != ids:
+                    found[ids] = those ^ both
+                    found[now] = found.get(now, 0) | both
+                    if both == those:
+                        del found[ids]
+        for those, cores, gpus in alike(on_rank):
+            for ids, before in list(found.items()):
+                both, now = before & those, (ids[0] | cores, ids[1] | gpus)
+                if both and now != ids:
+                    found[ids] ^= both
+                    found[now] = found.get(now, 0) | both
         return found
 
     def supply(self, within: int) -> Supply:
-        """How much is free over time on the ranks *within* (bitmask) that are up."""
-        found = self._supplies.pop(within, None)
+        """How much is free over time on the ranks *within* (bitmask) that are up, or on all ranks
+        if there are many such sets: it is never more on some of them."""
+        if within not in self._supplies and len(self._supplies) >= _MAX_SUPPLIES:
+            within = idset.EVERY
+        found = self._supplies.get(within)
         if found is None:
             found = Supply(self.pool.inventory, within & self.pool.up, self.holdings)
-            if len(self._supplies) >= _MAX_SUPPLIES:
-                del self._supplies[next(iter(self._supplies))]
-        self._supplies[within] = found
+            self._supplies[within] = found
         return found
 
     def differ(self, starts: tuple[float, float], ends: tuple[float, float]) -> int:

@@ -121,13 +121,17 @@ class Queue:
         #: Jobs with a reservation that may be able to start before it.
         self._early: set[int] = set()
         #: Between which times there is more room than reservations were searched for; and when the
-        #: next sweep begins. The same times for the present sweep, the jobs that are still to be
-        #: searched in it, and the work that was done before it began.
+        #: next sweep begins.
         self._roomier = _NEVER
         self._next_sweep = -math.inf
+        #: Of the present sweep, if there is one: the same times, the jobs that are still to be
+        #: searched, the work that was done for those before them, and what they gave up.
         self._sweep_times = _NEVER
         self._sweep: deque[int] = deque()
-        self._before_sweep = 0
+        self._sweep_work = 0
+        self._moved: list[Change] = []
+        #: Whether the work in progress is a part of a sweep.
+        self._sweeping = False
         #: When the patience of jobs ends: a heap. Some may have left.
         self._patience: list[tuple[float, int]] = []
         #: The types of the nodes, by rank.
@@ -295,7 +299,7 @@ class Queue:
                     self._done = True
                     self.next_time = self._next_time()
                     return worked
-            worked = True
+            worked, before = True, self.profile.meter.total
             try:
                 next(self._work)
             except StopIteration:
@@ -305,11 +309,13 @@ class Queue:
             except Exception as e:  # one job must not hold up all others
                 self._work = None
                 self._fail(e)
+            finally:
+                self._sweep_work += self.profile.meter.total - before if self._sweeping else 0
             yield
 
     def _next_work(self) -> Optional[Iterator[None]]:
         """What is to be done next; None if nothing is."""
-        now = self._clock()
+        now, self._sweeping = self._clock(), False
         if self._anew:
             return self._offer_anew()
         if self._void:
@@ -340,19 +346,20 @@ class Queue:
                 return iter((None,))
         if self._hard:
             return self._serve_hard()
-        if self._roomier != _NEVER and not self._sweep and now >= self._next_sweep:
+        if self._sweep_times == _NEVER and self._roomier != _NEVER and now >= self._next_sweep:
             self._sweep_times, self._roomier = self._roomier, _NEVER
-            self._before_sweep = self.profile.meter.total
             places = sorted(made.job.place for made in self.reservations.values())
             self._sweep.extend(place[1] for place in places)
         while self._sweep:
             jobid = self._sweep.popleft()
-            if not self._sweep:
-                work = (self.profile.meter.total - self._before_sweep) * WORK
-                self._next_sweep = now + max(SWEEP, _PAUSE * work)
             if jobid in self.reservations:
+                self._sweeping = True
                 return self._move(self.jobs[jobid])
-        return None
+        if self._sweep_times != _NEVER:  # it is over
+            self._next_sweep = now + max(SWEEP, _PAUSE * self._sweep_work * WORK)
+            self._sweep_times, self._sweep_work = _NEVER, 0
+            self._gains, self._moved = self._moved, []
+        return self._weigh() if self._gains else None
 
     def _next_time(self) -> float:
         times, start = [self._window_ends], self.profile.starts.after(self._now)
@@ -674,7 +681,7 @@ class Queue:
             leave = job.job_class.leave | {job.jobid}
             first = yield from earliest_start(self.views, job, leave, begin, until, made.start)
             if first is not None and self.reservations.get(job.jobid) is made:
-                self._gains.append(self.profile.drop(job.jobid))
+                self._moved.append(self.profile.drop(job.jobid))
                 self._hold(job, first)
 
     def _hold(self, job: Waiting, first: Start) -> None:
@@ -723,6 +730,8 @@ class Queue:
         for made in self.reservations.values():
             reserved.setdefault(made.job.job_class, []).append(made)
         for own in self.classes:
+            if own.stuck is None and own not in reserved:
+                continue
             units = Units(own.relaxed or own.request, self.profile)
             gained = yield from self.views.gained(ranks, units)
             if not gained:

@@ -63,13 +63,15 @@ def _earliest(
     """As ``earliest_start`` for one *request*."""
     profile, length = views.profile, job.length
     units = Units(request, profile)
-    cores, gpus = units.need * units.ask.min_cores, units.need * units.ask.min_gpus
+    cores, gpus = units.least
     view, tries, time = None, 0, begin
     known: object = None
     times: Iterator[float] = iter(())
     while True:
         supply = profile.supply(units.within)
         yield from supply.settled(profile.meter)
+        if profile.supply(units.within) is not supply:  # nodes went up or down meanwhile
+            continue
         if known != (supply, supply.version):
             known = supply, supply.version
             times = supply.starts(time, length, cores, gpus, before, own)

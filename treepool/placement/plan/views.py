@@ -28,7 +28,7 @@ MAX_VIEWS = 24
 _MAX_CANDIDATES = 4
 
 #: Ranks that are moved in one step.
-_RANKS = 1024
+_RANKS = 256
 
 #: Work (see Meter) for a choice, to look at a state or rank, and to count the units of a state.
 CHOICE, LOOK, _FIT = 30, 1, 20
@@ -72,9 +72,21 @@ class Units:
         self.ask = request.bound
         self.need = request.least_asks
         self.within = profile.pool.inventory.matching(request.constraint)
+        self._node_types = profile.pool.inventory.node_types
         self._meter = profile.meter
         self.exact = False
         self._known: dict[NodeState, int] = {}
+
+    @property
+    def least(self) -> tuple[int, int]:
+        """The cores and GPUs that the request takes at least: all of each node if it says so."""
+        cores, gpus = self.ask.min_cores, self.ask.min_gpus
+        if self.ask.whole:
+            roots = [t.root for t, ranks in self._node_types.items() if ranks & self.within]
+            able = [root for root in roots if root.ncores >= cores and root.ngpus >= gpus]
+            cores = min((root.ncores for root in able), default=cores)
+            gpus = min((root.ngpus for root in able), default=gpus)
+        return self.need * cores, self.need * gpus
 
     def become_exact(self) -> None:
         """From now on count the units that really fit."""
