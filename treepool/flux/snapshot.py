@@ -7,7 +7,8 @@ paths, labels.
 from __future__ import annotations
 
 import time
-from typing import Any, Iterable, Mapping, Optional
+from itertools import chain
+from typing import Any, Mapping, Optional
 
 import attrs
 from flux.job import JobID, JobList
@@ -19,8 +20,8 @@ from treepool.flux import client
 from treepool.flux.client import user_name
 from treepool.flux.live import Live, looked_up
 from treepool.flux.windownames import user_id
-from treepool.placement.held import HELD_BACK, ByRank, add_held, alike
-from treepool.placement.nodes.state import Held
+from treepool.placement.allocation import together
+from treepool.placement.held import HELD_BACK
 from treepool.placement.plan.jobs import CENTURY
 from treepool.placement.request import job_options
 from treepool.rfc import jobspec
@@ -74,7 +75,7 @@ def now(names: bool) -> Snapshot:
             for jobid, job in sorted(held.items())
             if jobid not in unknown and job.parts
         ),
-        other=_together(held[jobid].parts for jobid in unknown),
+        other=together(chain.from_iterable(held[jobid].parts for jobid in unknown)),
         pending=readable,
         unreadable=len(waiting.keys() - held.keys()) - len(readable),
         treepool=__version__,
@@ -176,11 +177,3 @@ def _queues(handle: Any, rules: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for name, rule in rules.items():
         found.setdefault(name, {}).update(rule)
     return found
-
-
-def _together(several: Iterable[tuple[Held, ...]]) -> tuple[Held, ...]:
-    """All *several* parts as those of one job."""
-    found: ByRank = {}
-    for parts in several:
-        add_held(found, parts)
-    return tuple(alike(found))

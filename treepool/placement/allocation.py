@@ -18,6 +18,7 @@ from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.resource_sets import job_R
 from treepool.placement.nodes.state import Held
 from treepool.rfc import idset
+from treepool.rfc.rset import by_resources
 
 
 class Allocation:
@@ -86,12 +87,13 @@ class Allocation:
 
 def parts_of(selection: Selection) -> tuple[Held, ...]:
     """What *selection* takes: ranks with equal ids grouped together, ascending by lowest rank."""
-    groups: dict[tuple[int, int], int] = {}
-    for grant in selection.grants:
-        taken = grant.step.cores, grant.step.gpus
-        groups[taken] = groups.get(taken, 0) | grant.ranks
-    parts = [(ranks, *taken) for taken, ranks in groups.items()]
-    return tuple(sorted(parts, key=lambda part: part[0] & -part[0]))
+    return together((grant.ranks, *grant.step.ids) for grant in selection.grants)
+
+
+def together(parts: Iterable[Held]) -> tuple[Held, ...]:
+    """*parts* as those of one holder: one for all ranks with equal ids, by their lowest rank."""
+    found = [(ranks, cores, gpus) for (cores, gpus), ranks in by_resources(parts).items()]
+    return tuple(sorted(found, key=lambda part: part[0] & -part[0]))
 
 
 def short_form(parts: Iterable[Held]) -> str:

@@ -11,7 +11,7 @@ from treepool.placement.allocation import Allocation, short_form
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.state import Held
 from treepool.rfc import idset
-from treepool.rfc.rset import ResourceSet, RLiteEntry
+from treepool.rfc.rset import ResourceSet, RLiteEntry, by_resources
 
 #: The id under which a pool holds what belongs to no job that is known; no job has it
 #: (FLUX_JOBID_ANY).
@@ -73,19 +73,6 @@ def alike(found: ByRank) -> list[Held]:
     return [(idset.from_ids(those), cores, gpus) for (cores, gpus), those in ranks.items()]
 
 
-def together(some: Sequence[Held], others: Sequence[Held]) -> tuple[Held, ...]:
-    """*some* parts and *others* as those of one holder: one for all ranks with the same ids."""
-    both, parts = ranks_in(some) & ranks_in(others), (*some, *others)
-    if both:
-        twice: ByRank = {}
-        add_held(twice, held_on(both, parts))
-        parts = (*held_on(~both, parts), *alike(twice))
-    found: dict[tuple[int, int], int] = {}
-    for ranks, cores, gpus in parts:
-        found[cores, gpus] = found.get((cores, gpus), 0) | ranks
-    return tuple((ranks, cores, gpus) for (cores, gpus), ranks in found.items())
-
-
 def ranks_in(parts: Iterable[Held]) -> int:
     """The ranks of *parts* (bitmask)."""
     return idset.union(ranks for ranks, _, _ in parts)
@@ -99,10 +86,7 @@ def held_on(ranks: int, parts: Iterable[Held]) -> tuple[Held, ...]:
 
 def held_without(jobid: int, parts: tuple[Held, ...], freed: tuple[Held, ...]) -> tuple[Held, ...]:
     """*parts* without the ranks of *freed*; *parts* and *freed* must agree on these ranks."""
-    having: dict[tuple[int, int], int] = {}
-    for ranks, cores, gpus in parts:
-        having[cores, gpus] = having.get((cores, gpus), 0) | ranks
-    everywhere, gone = ranks_in(parts), 0
+    having, everywhere, gone = by_resources(parts), ranks_in(parts), 0
     for ranks, cores, gpus in freed:
         other = ranks & ~having.get((cores, gpus), 0)
         if other & everywhere:

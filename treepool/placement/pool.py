@@ -22,7 +22,7 @@ from treepool.errors import (
     PoolConflict,
     Reason,
 )
-from treepool.placement.allocation import Allocation, parts_of, short_form
+from treepool.placement.allocation import Allocation, parts_of, short_form, together
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.choose.selection import Choice
@@ -38,7 +38,6 @@ from treepool.placement.held import (
     held_without,
     of_rank,
     read_held,
-    together,
 )
 from treepool.placement.nodes.index import Move, NodeIndex
 from treepool.placement.nodes.inventory import Inventory
@@ -233,13 +232,13 @@ class Pool:
         """
         if not more:
             self._check_new(jobid)
-        free: dict[tuple[int, int], int] = {}
-        for ranks, cores, gpus in parts:
-            for state, here in self._situation.index.states(ranks & self.ranks):
-                ids = cores & state.cores, gpus & state.gpus
-                if any(ids):
-                    free[ids] = free.get(ids, 0) | here
-        held = tuple((ranks, cores, gpus) for (cores, gpus), ranks in free.items())
+        index = self._situation.index
+        free = (
+            (here, cores & state.cores, gpus & state.gpus)
+            for ranks, cores, gpus in parts
+            for state, here in index.states(ranks & self.ranks)
+        )
+        held = together(part for part in free if any(part[1:]))
         self._take(jobid, Job(held, end_time), None)
 
     # -- nodes
@@ -470,7 +469,7 @@ class Pool:
         try:
             index.move(job.parts, self.inventory.states.less, before)
             if had is not None:
-                job = attrs.evolve(job, parts=together(had.parts, job.parts))
+                job = attrs.evolve(job, parts=together((*had.parts, *job.parts)))
             self._jobs[jobid] = job
             return answer
         except BaseException:

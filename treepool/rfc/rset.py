@@ -158,20 +158,28 @@ def merge_entries(entries: Iterable[RLiteEntry]) -> tuple[RLiteEntry, ...]:
 
     A rank that is in several of *entries* has the resources of all of them, as in flux-core.
     """
-    ranks: dict[tuple[int, int], int] = {}
+    merged = by_resources((entry.ranks, entry.cores, entry.gpus) for entry in entries)
+    made = (RLiteEntry(mask, *resources) for resources, mask in merged.items())
+    return tuple(sorted(made, key=lambda entry: idset.lowest(entry.ranks)))
+
+
+def by_resources(parts: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
+    """The ranks that have each set of cores and GPUs; *parts* are (ranks, cores, GPUs).
+
+    All are bitmasks. A rank that is in several of *parts* has the resources of all of them.
+    """
+    found: dict[tuple[int, int], int] = {}
     seen = 0
-    for entry in entries:
-        again, seen = entry.ranks & seen, entry.ranks | seen
-        parts = [(entry.cores, entry.gpus, entry.ranks ^ again)]
-        for cores, gpus in [key for key, mask in ranks.items() if mask & again] if again else ():
-            mask = ranks.pop((cores, gpus))
-            parts.append((cores, gpus, mask & ~again))
-            parts.append((cores | entry.cores, gpus | entry.gpus, mask & again))
-        for cores, gpus, mask in parts:
-            if mask:
-                ranks[cores, gpus] = ranks.get((cores, gpus), 0) | mask
-    merged = [RLiteEntry(mask, *resources) for resources, mask in ranks.items()]
-    return tuple(sorted(merged, key=lambda entry: idset.lowest(entry.ranks)))
+    for ranks, cores, gpus in parts:
+        again, seen = ranks & seen, ranks | seen
+        for ids in [ids for ids, mask in found.items() if mask & again] if again else ():
+            mask, more = found.pop(ids), (ids[0] | cores, ids[1] | gpus)
+            if mask & ~again:
+                found[ids] = found.get(ids, 0) | (mask & ~again)
+            found[more] = found.get(more, 0) | (mask & again)
+        if ranks != again:
+            found[cores, gpus] = found.get((cores, gpus), 0) | (ranks ^ again)
+    return found
 
 
 def r_lite_entry(ranks: str, cores: int, gpus: int) -> dict[str, Any]:

@@ -56,7 +56,7 @@ Equals = dict[tuple[NodeState, int], int]
 
 @attrs.define(eq=False)
 class Candidates:
-    """The states that can serve one ask on the ranks of *within* (None: all), best first.
+    """The states that can serve one ask on the ranks of *within* (bitmask), best first.
 
     Nodes of a type in ``split`` come later, as slots there are not local where others are: see
     split_on(). With ``states``, only these are candidates: those in which the ranks of ``within``

@@ -36,7 +36,7 @@ from treepool.rfc import idset
 from treepool.rfc.constraint import Constraint, with_property
 
 #: For how many requests a situation keeps the rooms in domains above the nodes; and for how many
-#: domains in all, because the plan has 64 situations.
+#: domains in all, because the plan has a situation for each view.
 MAX_ROOMS, MAX_ROOM_DOMAINS = 16, 1 << 16
 
 #: How many requests' orders of candidates a situation keeps up to date.

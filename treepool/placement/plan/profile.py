@@ -11,18 +11,27 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count
 from typing import Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
 from treepool.errors import PoolConflict
-from treepool.placement.held import Journal, add_held, alike, held_without, of_rank, ranks_in
+from treepool.placement.held import (
+    ByRank,
+    Journal,
+    add_held,
+    alike,
+    held_without,
+    of_rank,
+    ranks_in,
+)
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.plan.jobs import CENTURY, FAR, Holder
 from treepool.placement.plan.supply import Supply
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
+from treepool.rfc.rset import by_resources
 
 #: The start of a job that would begin at once: before the end of every job that runs, late or not.
 PRESENT = -1e15
@@ -229,41 +238,29 @@ class Profile:
         self, ranks: int, start: float, end: float, leave: frozenset[Holder]
     ) -> dict[tuple[int, int], int]:
         """The ranks on which these cores and GPUs are held at some time from *start* to *end*."""
-        on_rank: dict[int, tuple[int, int]] = {}
-        for rank in idset.iterate(ranks & self._having_few):
-            cores = gpus = 0
-            for (holder, place), holding in self._on[rank].items():
-                if holding.meets(start, end) and holder not in leave:
-                    _, its_cores, its_gpus = holding.parts[place]
-                    cores |= its_cores
-                    gpus |= its_gpus
-            on_rank[rank] = cores, gpus
         wide: dict[_Part, Holding] = {}
         for block in _blocks(ranks):
             wide.update(self._around.get(block, _NONE))
-        found = {(0, 0): ranks}
-        for (holder, place), holding in wide.items():
-            if not holding.meets(start, end) or holder in leave:
-                continue
-            having, cores, gpus = holding.parts[place]
-            having &= ranks
-            if idset.size(having) <= len(found):
-                add_held(on_rank, ((having, cores, gpus),))
-                continue
-            for ids, those in list(found.items()):
-                both, now = having & those, (ids[0] | cores, ids[1] | gpus)
-                if both and now != ids:
-                    found[ids] = those ^ both
-                    found[now] = found.get(now, 0) | both
-                    if both == those:
-                        del found[ids]
-        for those, cores, gpus in alike(on_rank):
-            for ids, before in list(found.items()):
-                both, now = before & those, (ids[0] | cores, ids[1] | gpus)
-                if both and now != ids:
-                    found[ids] ^= both
-                    found[now] = found.get(now, 0) | both
-        return found
+        parts, on_rank = [(ranks, 0, 0)], ByRank()
+        for having, cores, gpus in self._meeting(wide, start, end, leave):
+            here = having & ranks
+            if idset.size(here) > len(parts):  # what each of these costs grows with their number
+                parts.append((here, cores, gpus))
+            else:
+                add_held(on_rank, ((here, cores, gpus),))
+        for rank in idset.iterate(ranks & self._having_few):
+            for _, cores, gpus in self._meeting(self._on[rank], start, end, leave):
+                before = on_rank.get(rank, (0, 0))
+                on_rank[rank] = before[0] | cores, before[1] | gpus
+        return by_resources(chain(parts, alike(on_rank)))
+
+    def _meeting(
+        self, some: dict[_Part, Holding], start: float, end: float, leave: frozenset[Holder]
+    ) -> Iterator[Held]:
+        """The parts of *some* that are held at some time from *start* to *end*."""
+        for (holder, place), holding in some.items():
+            if holding.meets(start, end) and holder not in leave:
+                yield holding.parts[place]
 
     def supply(self, within: int) -> Supply:
         """How much is free over time on the ranks *within* (bitmask) that are up, or on all ranks

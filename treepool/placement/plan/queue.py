@@ -218,7 +218,7 @@ class Queue:
             line.reserve(new)
             reservation.job, reservation.tried = new, -1
             self._look_again(reservation)
-            self._is_roomier(PRESENT, math.inf)
+            self._note_room(PRESENT, math.inf)
         self.classes.release(old.job_class)
         if self._job is old:
             self._work = self._job = None
@@ -420,7 +420,7 @@ class Queue:
             own.forget()
         for made in self.reservations.values():
             self._look_again(made)
-        self._is_roomier(PRESENT, math.inf)
+        self._note_room(PRESENT, math.inf)
 
     # -- what to look at
 
@@ -663,7 +663,7 @@ class Queue:
                 line.reserve(job)
                 self._hold(job, first)
 
-    def _is_roomier(self, start: float, end: float) -> None:
+    def _note_room(self, start: float, end: float) -> None:
         """Take note that there is more room between two times: reservations may move there."""
         self._roomier = min(start, self._roomier[0]), max(end, self._roomier[1])
 
@@ -725,7 +725,7 @@ class Queue:
         gains, self._gains = self._gains, []
         ranks = idset.union(gain.ranks for gain in gains)
         if self.reservations:
-            self._is_roomier(min(g.start for g in gains), max(g.end for g in gains))
+            self._note_room(min(g.start for g in gains), max(g.end for g in gains))
         reserved: dict[JobClass, list[Reservation]] = {}
         for made in self.reservations.values():
             reserved.setdefault(made.job.job_class, []).append(made)
