@@ -249,9 +249,13 @@ class Profile:
             else:
                 add_held(on_rank, ((here, cores, gpus),))
         for rank in idset.iterate(ranks & self._having_few):
-            for _, cores, gpus in self._meeting(self._on[rank], start, end, leave):
-                before = on_rank.get(rank, (0, 0))
-                on_rank[rank] = before[0] | cores, before[1] | gpus
+            cores, gpus = on_rank.get(rank, (0, 0))
+            for (holder, place), holding in self._on[rank].items():  # a search's innermost loop
+                if holding.end > start and holding.start < end and holder not in leave:
+                    _, its_cores, its_gpus = holding.parts[place]
+                    cores |= its_cores
+                    gpus |= its_gpus
+            on_rank[rank] = cores, gpus
         return by_resources(chain(parts, alike(on_rank)))
 
     def _meeting(

@@ -2,13 +2,16 @@
 
 What is free only grows when something ends, so these are the times to try. Most are ruled out by
 numbers alone (supply.py). At the others the search looks at the nodes: it counts the units of the
-request that they could serve, and only when there are enough is a choice made. This is how the
-*shadow time* of a job is found in the backfill literature.
+request that they could serve, and only when there are enough is a choice made. Where jobs are small
+many times have to be tried, so several are tried at once: twice as many each time, and once there
+are enough units for some of them, half as many each time. This is how the *shadow time* of a job is
+found in the backfill literature.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import chain, islice
 from typing import Generator, Iterator, NamedTuple, Optional
 
 from treepool.placement.choose.selection import Choice, Selection
@@ -67,6 +70,7 @@ def _earliest(
     view, tries, time = None, 0, begin
     known: object = None
     times: Iterator[float] = iter(())
+    number, growing = 1, True
     while True:
         supply = profile.supply(units.within)
         yield from supply.settled(profile.meter)
@@ -75,27 +79,35 @@ def _earliest(
         if known != (supply, supply.version):
             known = supply, supply.version
             times = supply.starts(time, length, cores, gpus, before, own)
-        found = next(times, None)
-        if found is None:
+        some = list(islice(times, number))
+        if not some:
             break
-        time = found
+        time, last = some[0], some[-1]
+        # What ends before the last of them, and what begins after an end of the first, is left out.
         if view is None:
-            view = yield from views.at(time, time + length, leave)
+            view = yield from views.at(last, time + length, leave)
             yield from views.count(view, units)
         else:
-            yield from views.turn(view, time, time + length, leave)
-        if view.free >= units.need:
-            choice = yield from views.choice(view, request)
-            job.job_class.gave_up = choice.gave_up
-            if choice.selection is not None and time > begin and not job.job_class.hard:
-                choice = yield from _sparing(views, view, request, choice)
-            if choice.selection is not None:
-                views.keep(view)
-                return Start(view.start, choice.selection)
-            tries += 1
-            if not units.exact:
-                units.become_exact()
-                yield from views.count(view, units)
+            yield from views.turn(view, last, time + length, leave)
+        if view.free < units.need:  # nor are there enough at any of these times
+            time = last
+            number = number * 2 if growing else max(1, number // 2)
+            continue
+        growing = last == time
+        if not growing:
+            times, number = chain(some, times), len(some) // 2
+            continue
+        choice = yield from views.choice(view, request)
+        job.job_class.gave_up = choice.gave_up
+        if choice.selection is not None and time > begin and not job.job_class.hard:
+            choice = yield from _sparing(views, view, request, choice)
+        if choice.selection is not None:
+            views.keep(view)
+            return Start(view.start, choice.selection)
+        tries, number = tries + 1, 1
+        if not units.exact:
+            units.become_exact()
+            yield from views.count(view, units)
         if tries >= TRIES and job.job_class.hard:
             known, time = None, max(time, profile.ends.last)
             if time == view.start:

@@ -36,6 +36,8 @@ class Supply:
         self.cores = sum(root.ncores * nodes for root, nodes in sizes)
         self.gpus = sum(idset.size(root.gpus) * nodes for root, nodes in sizes)
         self.events: list[tuple[float, int, int, bool]] = []
+        #: When something is planned to begin, ascending: after the last, what is free only grows.
+        self._begins: list[float] = []
         #: A number that grows with every change; and the holdings that are still to be counted.
         self.version = 0
         self._left = dict(holdings)
@@ -68,6 +70,10 @@ class Supply:
         events = [(holding.end, cores, gpus, True)]
         if holding.planned:
             events.append((holding.start, -cores, -gpus, False))
+            if sign > 0:
+                insort(self._begins, holding.start)
+            else:
+                del self._begins[bisect_left(self._begins, holding.start)]
         else:
             self.cores -= sign * cores
             self.gpus -= sign * gpus
@@ -86,11 +92,12 @@ class Supply:
         events, number = self.events, len(self.events)
         free_cores, free_gpus = self.cores, self.gpus
         counted, following, time = 0, 0, begin  # events up to *counted* are in what is free
+        last = self._begins[-1] if self._begins else -math.inf
         while time < before:
             end = min(time + length, until)
             while counted < number and (
                 events[counted][0] <= time
-                or (free_cores >= cores and free_gpus >= gpus and events[counted][0] < end)
+                or (free_cores >= cores and free_gpus >= gpus and last >= events[counted][0] < end)
             ):
                 at = events[counted][0]
                 while counted < number and events[counted][0] == at:
