@@ -361,7 +361,7 @@ class Submissions:
     ) -> Waiting:
         """The job as the queue sees it now; *queue* is its Flux queue."""
         queues = self._configuration.queues
-        leave, line = self._windows.admitted(userid, queues.lineage(queue)), queues.line(queue)
+        admitted, line = self._windows.admitted(userid, queues.lineage(queue)), queues.line(queue)
         return self._queue.waiting(
-            jobid, priority, request, leave, line, submitted, time.time(), userid
+            jobid, priority, request, admitted, line, submitted, time.time(), userid
         )

@@ -323,9 +323,9 @@ class _Run:
         """A job of *snapshot* as the queue sees it."""
         traced = self.jobs[number - 1]
         user, queues = snapshot.owner_of(self.waited[traced.place])
-        leave = admitting(self.windows, user, queues)
+        admitted = admitting(self.windows, user, queues)
         return self.queue.waiting(
-            number, traced.priority, request, leave, queues[0], submitted, self.now, user
+            number, traced.priority, request, admitted, queues[0], submitted, self.now, user
         )
 
     def _request(self, traced: TraceJob) -> Request:

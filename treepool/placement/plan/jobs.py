@@ -69,15 +69,15 @@ class Lack(NamedTuple):
 class JobClass:
     """Waiting jobs that differ only in their length, and what is known of all of them.
 
-    ``request`` has no duration. The jobs may use the nodes of the windows in ``leave``. ``relaxed``
-    is what they ask for once they have waited long enough; None if that is ``request``. ``hard``
-    requests need a search: they are tried after all others.
+    ``request`` has no duration. The windows in ``admitted`` let them use their nodes. ``relaxed``
+    is what they ask for once they have waited long enough; None if that is ``request``. Classes
+    that are ``searched`` need a search for a place: they are tried after all others.
     """
 
     request: Request
-    leave: frozenset[Holder] = frozenset()
+    admitted: frozenset[Holder] = frozenset()
     relaxed: Optional[Request] = None
-    hard: bool = False
+    searched: bool = False
     #: The number of jobs that wait.
     njobs: int = 0
     #: Whether the nodes that are up could serve the class if nothing else ran; None: not known.
@@ -159,14 +159,14 @@ class Classes:
         return len(self._classes)
 
     def of(
-        self, request: Request, leave: frozenset[Holder], later: Optional[Request] = None
+        self, request: Request, admitted: frozenset[Holder], later: Optional[Request] = None
     ) -> JobClass:
         """The class of a job that asks for *request*, and for *later* once it has waited."""
         plain = at_length(request, 0.0)
-        known = self._classes.get((plain, leave, later))
-        return known or JobClass(plain, leave, later, self._is_hard(plain))
+        known = self._classes.get((plain, admitted, later))
+        return known or JobClass(plain, admitted, later, self._is_searched(plain))
 
-    def _is_hard(self, request: Request) -> bool:
+    def _is_searched(self, request: Request) -> bool:
         """Whether *request* needs a search on some node, or for its counts."""
         required = request.ask.locality == "required" and bool(request.growing)
         return required or is_searched(request.ask, self._pool.inventory)
@@ -176,7 +176,7 @@ class Classes:
         jobid: int,
         priority: int,
         request: Request,
-        leave: frozenset[Holder],
+        admitted: frozenset[Holder],
         queue: str,
         submitted: float,
         now: float,
@@ -187,20 +187,20 @@ class Classes:
         if now < submitted + request.wait:
             first = at_length(self._pool.strict(request), request.duration)
             if first != last:
-                own = self.of(first, leave, at_length(last, 0.0))
+                own = self.of(first, admitted, at_length(last, 0.0))
                 patience = submitted + request.wait
                 return Waiting(jobid, priority, first, own, queue, patience, user)
-        return Waiting(jobid, priority, last, self.of(last, leave), queue, math.inf, user)
+        return Waiting(jobid, priority, last, self.of(last, admitted), queue, math.inf, user)
 
     def impatient(self, job: Waiting) -> Waiting:
         """*job* as it is when its patience has ended."""
-        job_class = self.of(job.relaxed, job.job_class.leave)
+        job_class = self.of(job.relaxed, job.job_class.admitted)
         return attrs.evolve(job, request=job.relaxed, job_class=job_class, patience=math.inf)
 
     def acquire(self, job: Waiting) -> Waiting:
         """*job*, which waits from now on, in the one class of all jobs like it."""
         own = job.job_class
-        known = self._classes.setdefault((own.request, own.leave, own.relaxed), own)
+        known = self._classes.setdefault((own.request, own.admitted, own.relaxed), own)
         if known.njobs == 0:
             known.forget()
         known.njobs += 1
@@ -210,7 +210,7 @@ class Classes:
         """Count one waiting job less."""
         job_class.njobs -= 1
         if job_class.njobs == 0:
-            del self._classes[job_class.request, job_class.leave, job_class.relaxed]
+            del self._classes[job_class.request, job_class.admitted, job_class.relaxed]
 
 
 def at_length(request: Request, duration: float) -> Request:

@@ -183,13 +183,13 @@ class Profile:
         if holding.planned:
             self.planned[holder] = holding
             self.starts.add(holding.start, holding, holder)
-        for place, (ranks, _, _) in enumerate(holding.parts):
+        for number, (ranks, _, _) in enumerate(holding.parts):
             if idset.size(ranks) > _FEW:
                 for block in _blocks(ranks):
-                    self._around.setdefault(block, {})[holder, place] = holding
+                    self._around.setdefault(block, {})[holder, number] = holding
             else:
                 for rank in idset.iterate(ranks):
-                    self._on.setdefault(rank, {})[holder, place] = holding
+                    self._on.setdefault(rank, {})[holder, number] = holding
                 self._having_few |= ranks
         for supply in self._supplies.values():
             supply.add(holder, holding)
@@ -201,14 +201,14 @@ class Profile:
         if holding.planned:
             del self.planned[holder]
             self.starts.remove(holding.start, holding)
-        for place, (ranks, _, _) in enumerate(holding.parts):
+        for number, (ranks, _, _) in enumerate(holding.parts):
             if idset.size(ranks) > _FEW:
                 for block in _blocks(ranks):
-                    del self._around[block][holder, place]
+                    del self._around[block][holder, number]
             else:
                 for rank in idset.iterate(ranks):
                     here = self._on[rank]
-                    del here[holder, place]
+                    del here[holder, number]
                     if not here:
                         del self._on[rank]
                         self._having_few ^= 1 << rank
@@ -225,24 +225,24 @@ class Profile:
     # -- what is free
 
     def states(
-        self, ranks: int, start: float, end: float, leave: frozenset[Holder]
+        self, ranks: int, start: float, end: float, without: frozenset[Holder]
     ) -> Iterator[tuple[NodeState, int]]:
-        """What is free on *ranks* (bitmask) throughout the time from *start* to *end*, if those in
-        *leave* hold nothing: states, each with its ranks; nothing for ranks that the pool lacks."""
+        """What is free on *ranks* (bitmask) all the time from *start* to *end*, if holders in
+        *without* have nothing: states with their ranks; nothing for ranks that the pool lacks."""
         idle, less = self.pool.inventory.idle_index, self.pool.inventory.states.less
-        for (cores, gpus), those in self._taken(ranks, start, end, leave).items():
+        for (cores, gpus), those in self._taken(ranks, start, end, without).items():
             for state, here in idle.states(those):
                 yield less(state, cores, gpus), here
 
     def _taken(
-        self, ranks: int, start: float, end: float, leave: frozenset[Holder]
+        self, ranks: int, start: float, end: float, without: frozenset[Holder]
     ) -> dict[tuple[int, int], int]:
         """The ranks on which these cores and GPUs are held at some time from *start* to *end*."""
         wide: dict[_Part, Holding] = {}
         for block in _blocks(ranks):
             wide.update(self._around.get(block, _NONE))
         parts, on_rank = [(ranks, 0, 0)], ByRank()
-        for having, cores, gpus in self._meeting(wide, start, end, leave):
+        for having, cores, gpus in self._meeting(wide, start, end, without):
             here = having & ranks
             if idset.size(here) > len(parts):  # what each of these costs grows with their number
                 parts.append((here, cores, gpus))
@@ -250,21 +250,21 @@ class Profile:
                 add_held(on_rank, ((here, cores, gpus),))
         for rank in idset.iterate(ranks & self._having_few):
             cores, gpus = on_rank.get(rank, (0, 0))
-            for (holder, place), holding in self._on[rank].items():  # a search's innermost loop
-                if holding.end > start and holding.start < end and holder not in leave:
-                    _, its_cores, its_gpus = holding.parts[place]
+            for (holder, number), holding in self._on[rank].items():  # a search's innermost loop
+                if holding.end > start and holding.start < end and holder not in without:
+                    _, its_cores, its_gpus = holding.parts[number]
                     cores |= its_cores
                     gpus |= its_gpus
             on_rank[rank] = cores, gpus
         return by_resources(chain(parts, alike(on_rank)))
 
     def _meeting(
-        self, some: dict[_Part, Holding], start: float, end: float, leave: frozenset[Holder]
+        self, some: dict[_Part, Holding], start: float, end: float, without: frozenset[Holder]
     ) -> Iterator[Held]:
         """The parts of *some* that are held at some time from *start* to *end*."""
-        for (holder, place), holding in some.items():
-            if holding.meets(start, end) and holder not in leave:
-                yield holding.parts[place]
+        for (holder, number), holding in some.items():
+            if holding.meets(start, end) and holder not in without:
+                yield holding.parts[number]
 
     def supply(self, within: int) -> Supply:
         """How much is free over time on the ranks *within* (bitmask) that are up, or on all ranks
@@ -289,15 +289,15 @@ class Profile:
         return idset.union(self.holdings[h].ranks for h in holders if h in self.holdings)
 
     def in_the_way(
-        self, start: float, end: float, parts: Iterable[Held], leave: frozenset[Holder]
+        self, start: float, end: float, parts: Iterable[Held], without: frozenset[Holder]
     ) -> set[Holder]:
-        """The planned holders, but those in *leave*, that need some of *parts* in this time."""
+        """The planned holders, but those in *without*, that need some of *parts* in this time."""
         wanted = list(parts)
         ranks = ranks_in(wanted)
         return {
             holder
             for holder, holding in self.planned.items()
-            if holding.ranks & ranks and holding.meets(start, end) and holder not in leave
+            if holding.ranks & ranks and holding.meets(start, end) and holder not in without
             if _share(wanted, holding.parts)
         }
 
@@ -398,7 +398,7 @@ def _blocks(ranks: int) -> Iterator[int]:
     return (block for block, word in enumerate(data) if word)
 
 
-#: A part of a holding: the holder, and its place in ``parts``.
+#: A part of a holding: the holder, and its number in ``parts``.
 _Part = tuple[Holder, int]
 
 _NONE: dict[_Part, Holding] = {}

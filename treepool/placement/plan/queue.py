@@ -1,9 +1,10 @@
 """The queue: in which order jobs start, which are backfilled, and which nobody can serve any more.
 
 A *pass* looks at what may have become possible: jobs whose reservation has come, then jobs in the
-order of the queue (*backfill*: those that fit now without touching a reservation), then hard jobs,
-and last, every few seconds, all reservations, which may move to earlier starts (*compression*).
-Events say what to look at; everything else was looked at before, and nothing has changed for it.
+order of the queue (*backfill*: those that fit now without touching a reservation), then jobs that
+need a search, and last, every few seconds, all reservations, which may move to earlier starts
+(*compression*). Events say what to look at; everything else was looked at before, and nothing has
+changed for it.
 
 ``run`` makes passes in small steps. What is done in one step is complete: events may come between
 any two, and the profile is true after each. Work on one job may take several steps. It is dropped
@@ -110,8 +111,8 @@ class Queue:
         self._serial = count()
         #: Sources to be offered; and whether the nodes that were up could not serve them before.
         self._anew: dict[Source, bool] = {}
-        #: The same for hard jobs; and the work that was done for those of each user.
-        self._hard: dict[Source, None] = {}
+        #: The same for jobs that need a search; and the work that was done for those of each user.
+        self._searched: dict[Source, None] = {}
         self._spent: dict[int, int] = {}
         #: Reservations to give up; jobs that come ahead of others with a reservation.
         self._void: dict[int, None] = {}
@@ -249,7 +250,7 @@ class Queue:
                 inside = self.profile.in_the_way(window.start, window.end, parts, frozenset())
                 for holder in inside:
                     reservation = self.reservations.get(holder)
-                    if reservation and name not in reservation.job.job_class.leave:
+                    if reservation and name not in reservation.job.job_class.admitted:
                         self._void[reservation.job.jobid] = None
         self._window_ends = min((w.end for w in self.windows.values()), default=math.inf)
 
@@ -344,8 +345,8 @@ class Queue:
                 self._offer(source)
             if self.profile.meter.spend(1):  # most may be of jobs that have left
                 return iter((None,))
-        if self._hard:
-            return self._serve_hard()
+        if self._searched:
+            return self._serve_searched()
         if self._sweep_times == _NEVER and self._roomier != _NEVER and now >= self._next_sweep:
             self._sweep_times, self._roomier = self._roomier, _NEVER
             places = sorted(made.job.place for made in self.reservations.values())
@@ -434,8 +435,8 @@ class Queue:
         place = source.next()
         if place is None:
             return
-        if self.jobs[place[1]].job_class.hard:
-            self._hard[source] = None
+        if self.jobs[place[1]].job_class.searched:
+            self._searched[source] = None
         elif self._offered.get(source) != place:
             self._offered[source] = place
             self._push(place, source)
@@ -469,13 +470,13 @@ class Queue:
         first = min(untried, key=lambda r: (r.start, r.job.place), default=None)
         return None if first is None else first.job
 
-    def _serve_hard(self) -> Iterator[None]:
-        """Serve the first hard job of the user for whom least was done so far."""
+    def _serve_searched(self) -> Iterator[None]:
+        """Serve the first job that needs a search, of the user for whom least was done so far."""
         jobs = []
-        for source in list(self._hard):
+        for source in list(self._searched):
             place = source.next()
-            if place is None or not self.jobs[place[1]].job_class.hard:
-                del self._hard[source]
+            if place is None or not self.jobs[place[1]].job_class.searched:
+                del self._searched[source]
                 self._offer(source)
             else:
                 job = self.jobs[place[1]]
@@ -487,14 +488,14 @@ class Queue:
         spent, place, _, source = min(jobs)
         if source.next() != place:
             return  # it has changed between two steps
-        del self._hard[source]
+        del self._searched[source]
         job = self.jobs[place[1]]
         least = min(self._spent.values(), default=0)
         self._spent[job.user] = max(spent, least)  # who is new owes nothing, and is owed nothing
         before = self.profile.meter.total
         yield from self._serve(source, job)
         self._spent[job.user] += self.profile.meter.total - before
-        if not self._hard:
+        if not self._searched:
             self._spent.clear()
 
     def _serve(self, source: Source, job: Waiting) -> Iterator[None]:
@@ -562,12 +563,12 @@ class Queue:
 
     def _present(self, job: Waiting) -> Generator[None, None, tuple[View, Choice, float]]:
         """What *job* would get if it started now: the view, the choice, and the time."""
-        leave = job.job_class.leave
+        without = job.job_class.admitted
         if job.jobid in self.reservations:
-            leave = leave | {job.jobid}
+            without = without | {job.jobid}
         planned = self.profile.starts.before
         while True:
-            view = yield from self.views.at(PRESENT, self._clock() + job.length, leave)
+            view = yield from self.views.at(PRESENT, self._clock() + job.length, without)
             choice = yield from self.views.choice(view, job.request)
             now = self._clock()
             if planned(now + job.length) <= planned(view.end):
@@ -603,10 +604,10 @@ class Queue:
         """
         self._job = job
         made, now = self.reservations[job.jobid], self._clock()
-        leave = job.job_class.leave | {job.jobid}
+        without = job.job_class.admitted | {job.jobid}
         if now > made.start + LATE and now + job.length > made.end + LATE:
             end = now + job.length
-            delayed = self.profile.in_the_way(made.end, end, made.parts, leave)
+            delayed = self.profile.in_the_way(made.end, end, made.parts, without)
             others = [self.reservations[h].job for h in delayed if h in self.reservations]
             ahead = any(o.queue == job.queue and o.place < job.place for o in others)
             if ahead or len(others) < len(delayed):
@@ -655,8 +656,8 @@ class Queue:
 
     def _reserve(self, job: Waiting, line: Line) -> Iterator[None]:
         """Reserve the earliest start of *job*."""
-        now, leave = self._clock(), job.job_class.leave
-        first = yield from earliest_start(self.views, job, leave, now)
+        now, without = self._clock(), job.job_class.admitted
+        first = yield from earliest_start(self.views, job, without, now)
         if line.next() == job.place:
             job.job_class.servable = first is not None
             if first is not None:
@@ -678,8 +679,8 @@ class Queue:
         made, (begin, until) = self.reservations[job.jobid], self._sweep_times
         begin, until = max(begin - job.length, self._clock()), min(until, made.start)
         if begin < until:
-            leave = job.job_class.leave | {job.jobid}
-            first = yield from earliest_start(self.views, job, leave, begin, until, made.start)
+            without = job.job_class.admitted | {job.jobid}
+            first = yield from earliest_start(self.views, job, without, begin, until, made.start)
             if first is not None and self.reservations.get(job.jobid) is made:
                 self._moved.append(self.profile.drop(job.jobid))
                 self._hold(job, first)

@@ -50,7 +50,7 @@ def why_waiting(
     request that needs a search: to tell why it waits must not take the time of other jobs.
     """
     own, need = job.job_class, job.request.least_asks
-    if not (own.hard or (yield from queue.is_servable(own))) or own.servable is False:
+    if not (own.searched or (yield from queue.is_servable(own))) or own.servable is False:
         return _down(job.request, Units(job.request, queue.profile).in_situation(queue.idle()))
     ahead = queue.ahead(job)
     if ahead is not None:
@@ -61,7 +61,7 @@ def why_waiting(
         later = f", {need} at {clock(made.start, now)}"
         if made.start > now + FAR:
             later = ", the rest is held by jobs without a time limit"
-    if own.hard:
+    if own.searched:
         what = "the search for a place was given up" if own.gave_up else "no place is free now"
         message = f"{what}: the request needs a search, which comes after other jobs{later}"
         return Reason("search", message)
@@ -164,11 +164,11 @@ def _room(queue: Queue, job: Waiting) -> Generator[None, None, Room]:
 
 def _window(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Optional[str]]:
     """The first window on the nodes where *job* could start now without windows; None if none."""
-    end, leave = now + job.length, job.job_class.leave
-    closed = [w for w in queue.windows.values() if w.start < end and w.name not in leave]
+    end, admitted = now + job.length, job.job_class.admitted
+    closed = [w for w in queue.windows.values() if w.start < end and w.name not in admitted]
     if not closed:
         return None
-    own = attrs.evolve(job.job_class, leave=leave | {w.name for w in closed})
+    own = attrs.evolve(job.job_class, admitted=admitted | {w.name for w in closed})
     selection = yield from queue.selection(attrs.evolve(job, job_class=own))
     if selection is None:
         return None

@@ -20,7 +20,8 @@ from treepool.placement.plan.views import Units, View, Views
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
-#: How many times a search tries to place a hard request, before it takes the time after all ends.
+#: How many times it is tried to place a request that needs a search on nodes, before the time after
+#: all ends is taken.
 TRIES = 8
 
 
@@ -34,7 +35,7 @@ class Start(NamedTuple):
 def earliest_start(
     views: Views,
     job: Waiting,
-    leave: frozenset[Holder],
+    without: frozenset[Holder],
     begin: float,
     before: float = math.inf,
     own: float = math.inf,
@@ -42,15 +43,15 @@ def earliest_start(
     """The earliest start of *job* from *begin* on and before *before*, None if there is none.
 
     The job asks for its strict request until its patience ends, and then for the relaxed one. What
-    holders in *leave* have counts as free, as what *job* has reserved, which begins at *own*.
+    holders in *without* have counts as free, as what *job* has reserved, which begins at *own*.
     """
     first = None
     if begin < job.patience:
         until = before if job.job_class.relaxed is None else min(before, job.patience)
-        first = yield from _earliest(views, job, job.request, leave, begin, until, own)
+        first = yield from _earliest(views, job, job.request, without, begin, until, own)
     if first is None and job.job_class.relaxed is not None:
         begin = max(begin, job.patience)
-        first = yield from _earliest(views, job, job.relaxed, leave, begin, before, own)
+        first = yield from _earliest(views, job, job.relaxed, without, begin, before, own)
     return first
 
 
@@ -58,7 +59,7 @@ def _earliest(
     views: Views,
     job: Waiting,
     request: Request,
-    leave: frozenset[Holder],
+    without: frozenset[Holder],
     begin: float,
     before: float,
     own: float,
@@ -85,10 +86,10 @@ def _earliest(
         time, last = some[0], some[-1]
         # What ends before the last of them, and what begins after an end of the first, is left out.
         if view is None:
-            view = yield from views.at(last, time + length, leave)
+            view = yield from views.at(last, time + length, without)
             yield from views.count(view, units)
         else:
-            yield from views.turn(view, last, time + length, leave)
+            yield from views.turn(view, last, time + length, without)
         if view.free < units.need:  # nor are there enough at any of these times
             time = last
             number = number * 2 if growing else max(1, number // 2)
@@ -99,7 +100,7 @@ def _earliest(
             continue
         choice = yield from views.choice(view, request)
         job.job_class.gave_up = choice.gave_up
-        if choice.selection is not None and time > begin and not job.job_class.hard:
+        if choice.selection is not None and time > begin and not job.job_class.searched:
             choice = yield from _sparing(views, view, request, choice)
         if choice.selection is not None:
             views.keep(view)
@@ -108,7 +109,7 @@ def _earliest(
         if not units.exact:
             units.become_exact()
             yield from views.count(view, units)
-        if tries >= TRIES and job.job_class.hard:
+        if tries >= TRIES and job.job_class.searched:
             known, time = None, max(time, profile.ends.last)
             if time == view.start:
                 break
@@ -127,4 +128,4 @@ def _sparing(
     spare = idset.union(ranks & now.get(state, 0) for state, ranks in there.buckets.items())
     if choice.selection is None or not spare & choice.selection.ranks:
         return choice
-    return (yield from views.choice(views.like(view, there.sparing(spare)), request))
+    return (yield from views.choice(views.like(view, there.deferring(spare)), request))
