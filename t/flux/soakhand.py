@@ -30,8 +30,8 @@ from flux.resource import resource_list
 from soakadmin import Admin
 from soakjobs import limited_job, random_job, traced_job, whole_cluster
 
-#: No more jobs than this at a time.
-MOST_ACTIVE = 250
+#: No more jobs than this at a time; with a trace, whose jobs are large.
+MOST_ACTIVE, MOST_TRACED = 250, 60
 
 #: Seconds that a job runs at most, unless told otherwise.
 LONGEST = 20.0
@@ -94,7 +94,7 @@ class Hand:
 
     def submit(self):
         """A burst of jobs, unless there are enough."""
-        if self.stats()[0] > MOST_ACTIVE:
+        if self.stats()[0] > (MOST_TRACED if self.day else MOST_ACTIVE):
             time.sleep(0.3)
             return
         cluster, nodes = self.told["cluster"], self.told["nodes"]
