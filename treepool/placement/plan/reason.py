@@ -9,7 +9,7 @@ import attrs
 
 from treepool.errors import Reason
 from treepool.placement.held import ranks_in
-from treepool.placement.plan.jobs import FAR, JobClass, Waiting
+from treepool.placement.plan.jobs import FAR, JobClass, Sight, Waiting
 from treepool.placement.plan.profile import PRESENT, Profile
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.views import Units, View
@@ -153,7 +153,7 @@ def _holder(
 def _room(queue: Queue, job: Waiting) -> Generator[None, None, Room]:
     """What *job* would find now if what is planned is ignored."""
     units, pool = Units(job.request, queue.profile), queue.pool
-    view = View(PRESENT, PRESENT, frozenset(), pool.situation, queue.profile.log.end)
+    view = View(PRESENT, PRESENT, Sight(), pool.situation, queue.profile.log.end)
     units.become_exact()
     yield from queue.views.count(view, units)
     if view.free < units.need:
