@@ -19,9 +19,6 @@ from treepool.placement.plan.jobs import POLICIES, Rule
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
 
-#: The mix that is made from the past jobs of the instance.
-HISTORY = "history"
-
 #: The table of the configuration, and in it the table of tables for single queues.
 TABLE = "sched-treepool"
 QUEUES = "queues"
@@ -174,8 +171,9 @@ def _of_pool(option: PoolOption) -> _Option:
 
 
 def _mix(text: str) -> str:
-    if text != HISTORY:
-        POOL_OPTIONS["mix"].check(text)
+    if text == "history":
+        _fail("is written by hand now: `flux treepool advise --mix-from instance` prints the line")
+    POOL_OPTIONS["mix"].check(text)
     return text
 
 
@@ -208,7 +206,7 @@ OPTIONS = {
     "policy": _choice(*POLICIES),
     "reservation-depth": _DEPTH,
     **{name: _of_pool(POOL_OPTIONS[own]) for name, own in OF_POOL.items()},
-    "mix": _Option(f"{POOL_OPTIONS['mix'].form}|{HISTORY}", _mix),
+    "mix": _Option(POOL_OPTIONS["mix"].form, _mix),
     "discover": _choice("auto", "off"),
     "queue-depth": _DEPTH,
     "log-level": _choice(*_LOG_LEVELS, form="LEVEL"),

@@ -23,7 +23,6 @@ from treepool.flux.callbacks import answered, payload_of, report
 from treepool.flux.config import Configuration, refusal
 from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
-from treepool.flux.history import History
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool
@@ -105,7 +104,6 @@ class TreepoolScheduler(Protocol):
         self.queue = Queue(pool, self, time.time, options.rule, options.queues)
         self._numbers = Numbers(h)
         self._topology = Topology(h, log, pool, discovers, self._on_topology)
-        self._history = History(h, log, runner, pool, self._on_history)
         self._windows = Windows(
             h,
             log,
@@ -161,7 +159,6 @@ class TreepoolScheduler(Protocol):
         if meaning_changed:
             self._submissions.judge_again()
         self._windows.configure(self._configuration.windows)
-        self._read_history()
         self.handle.respond(msg, None)
         self.start_schedule()
 
@@ -198,7 +195,6 @@ class TreepoolScheduler(Protocol):
         """The job manager knows that this scheduler is ready."""
         self._held_back.ask()
         self._garbage = Garbage()
-        self._read_history()
 
     # -- what changes the queue and the pool
 
@@ -262,24 +258,10 @@ class TreepoolScheduler(Protocol):
                 self._configuration.set_options(self.pool, True)
             except InvalidOption as e:
                 self.log.error(str(e))
-        if not self._history.begun:
-            self._read_history()
         if localities_changed:
             self._submissions.judge_again()
         self._submissions.release()
         self.start_schedule()
-
-    def _read_history(self) -> None:
-        """Read the past jobs, if their mix is wanted, and the nodes are known for which it is."""
-        if self._configuration.has_history and self._topology.awaited is None:
-            self._history.read()
-
-    def _on_history(self, mix: str) -> None:
-        """Use the *mix* of past jobs."""
-        self._configuration.past_mix = mix
-        if self._configuration.has_history:
-            self._configuration.set_options(self.pool, True)
-            self.start_schedule()
 
     # -- starting jobs
 
