@@ -174,8 +174,9 @@ class Reservation:
     end: float
     parts: tuple[Held, ...]
     nslots: int
-    #: The preemptible jobs that were told to end for it.
+    #: The preemptible jobs that were told to end for it, and when.
     victims: frozenset[int] = frozenset()
+    asked: float = 0.0
     #: The state of the profile in which the job was last tried after its start had come.
     tried: int = -1
 

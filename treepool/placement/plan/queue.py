@@ -693,6 +693,7 @@ class Queue:
         if made.victims:
             line = self._lines[job.queue]
             line.preempting.add(job.jobid)
+            made.asked = now
             self._offer(line)
             self._launcher.preempt(job, made.victims)
         else:

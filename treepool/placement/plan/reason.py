@@ -21,6 +21,9 @@ from treepool.rfc.times import clock
 #: Gives the name of a job id, such as its F58 form.
 NameOf = Callable[[int], str]
 
+#: Jobs that are to end for one, by name.
+_MOST_NAMED = 4
+
 #: Reservations that are looked at, to name the one that is in the way.
 _MOST = 64
 
@@ -56,6 +59,13 @@ def why_waiting(
     if ahead is not None:
         return is_ahead(name_of(ahead.jobid))
     made = queue.reservations.get(job.jobid)
+    ending = sorted(filter(queue.pool.has_job, made.victims)) if made is not None else []
+    if made is not None and ending:
+        names = ", ".join(map(name_of, ending[:_MOST_NAMED])) + ", ..." * (
+            len(ending) > _MOST_NAMED
+        )
+        message = f"preempts {names}, asked to end at {clock(made.asked, now)}"
+        return Reason("preempting", message, name_of(ending[0]), len(ending))
     later = ""
     if made is not None and made.start > now:
         later = f", {need} at {clock(made.start, now)}"
