@@ -76,7 +76,7 @@ class Forecast:
 
         Returns its start; None if it cannot be planned.
         """
-        first = yield from earliest_start(self._views, job, begin)
+        first = yield from earliest_start(self._views, job, job.sight, begin)
         if first is None:
             return None
         self._hold(job, first.time, parts_of(first.selection))

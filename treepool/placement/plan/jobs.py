@@ -153,10 +153,10 @@ class Waiting:
 
     @property
     def sight(self) -> Sight:
-        """What the job sees of the holdings of others; what it has reserved itself is free."""
+        """What the job sees of what is held."""
         own = self.job_class
         tail = max(0.0, self.length - own.terms.after)
-        return Sight(own.admitted | {self.jobid}, own.terms.preempts, tail)
+        return Sight(own.admitted, own.terms.preempts, tail)
 
     @property
     def relaxed(self) -> Request:

@@ -579,7 +579,7 @@ class Queue:
     ) -> Generator[None, None, tuple[View, Choice, float]]:
         """What *job* would get if it started now, and the jobs *without* had nothing: the view, the
         choice, and the time."""
-        planned, sight = self.profile.starts.before, job.sight
+        planned, sight = self.profile.starts.before, self._sight(job)
         sight = sight._replace(without=sight.without | without, preempts=False)
         while True:
             view = yield from self.views.at(PRESENT, self._clock() + job.length, sight)
@@ -592,6 +592,13 @@ class Queue:
             if all(planned(late) <= planned(early) for early, late in ends):
                 return view, choice, now
             # Something is planned to begin before the end by now that was not when this began.
+
+    def _sight(self, job: Waiting) -> Sight:
+        """What *job* sees of what is held: what it has reserved itself is free."""
+        sight = job.sight
+        if job.jobid in self.reservations:
+            sight = sight._replace(without=sight.without | {job.jobid})
+        return sight
 
     def _try(self, job: Waiting) -> Generator[None, None, bool]:
         """Start *job* now if that delays no reservation of another; returns whether it has left."""
@@ -624,7 +631,7 @@ class Queue:
         made, now = self.reservations[job.jobid], self._clock()
         if now > made.start + LATE and now + job.length > made.end + LATE:
             end = now + job.length
-            delayed = self.profile.in_the_way(made.end, end, made.parts, job.sight)
+            delayed = self.profile.in_the_way(made.end, end, made.parts, self._sight(job))
             others = [self.reservations[h].job for h in delayed if h in self.reservations]
             ahead = any(o.queue == job.queue and o.place < job.place for o in others)
             if ahead or len(others) < len(delayed):
@@ -743,7 +750,7 @@ class Queue:
 
     def _reserve(self, job: Waiting, line: Line) -> Iterator[None]:
         """Reserve the earliest start of *job*."""
-        first = yield from earliest_start(self.views, job, self._clock())
+        first = yield from earliest_start(self.views, job, job.sight, self._clock())
         if line.next() == job.place:
             job.job_class.servable = first is not None
             if first is not None:
@@ -765,7 +772,9 @@ class Queue:
         made, (begin, until) = self.reservations[job.jobid], self._sweep_times
         begin, until = max(begin - job.length, self._clock()), min(until, made.start)
         if begin < until:
-            first = yield from earliest_start(self.views, job, begin, until, made.start)
+            first = yield from earliest_start(
+                self.views, job, self._sight(job), begin, until, made.start
+            )
             if first is not None and self.reservations.get(job.jobid) is made:
                 self._moved.append(self.profile.drop(job.jobid))
                 self._hold(job, first)

@@ -35,6 +35,7 @@ class Start(NamedTuple):
 def earliest_start(
     views: Views,
     job: Waiting,
+    sight: Sight,
     begin: float,
     before: float = math.inf,
     own: float = math.inf,
@@ -42,9 +43,9 @@ def earliest_start(
     """The earliest start of *job* from *begin* on and before *before*, None if there is none.
 
     The job asks for its strict request until its patience ends, and then for the relaxed one. What
-    *job* has reserved, which begins at *own*, counts as free.
+    *job* has reserved, which begins at *own*, counts as free by its *sight*.
     """
-    first, sight = None, job.sight
+    first = None
     if begin < job.patience:
         until = before if job.job_class.relaxed is None else min(before, job.patience)
         first = yield from _earliest(views, job, job.request, sight, begin, until, own)
