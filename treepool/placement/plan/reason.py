@@ -9,7 +9,7 @@ import attrs
 
 from treepool.errors import Reason
 from treepool.placement.held import ranks_in
-from treepool.placement.plan.jobs import FAR, JobClass, Waiting
+from treepool.placement.plan.jobs import FAR, JobClass, Sight, Waiting
 from treepool.placement.plan.profile import PRESENT, Profile
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.views import Units, View
@@ -20,6 +20,9 @@ from treepool.rfc.times import clock
 
 #: Gives the name of a job id, such as its F58 form.
 NameOf = Callable[[int], str]
+
+#: Jobs that are to end for one, by name.
+_MOST_NAMED = 4
 
 #: Reservations that are looked at, to name the one that is in the way.
 _MOST = 64
@@ -56,6 +59,13 @@ def why_waiting(
     if ahead is not None:
         return is_ahead(name_of(ahead.jobid))
     made = queue.reservations.get(job.jobid)
+    ending = sorted(filter(queue.pool.has_job, made.victims)) if made is not None else []
+    if made is not None and ending:
+        names = ", ".join(map(name_of, ending[:_MOST_NAMED])) + ", ..." * (
+            len(ending) > _MOST_NAMED
+        )
+        message = f"preempts {names}, asked to end at {clock(made.asked, now)}"
+        return Reason("preempting", message, name_of(ending[0]), len(ending))
     later = ""
     if made is not None and made.start > now:
         later = f", {need} at {clock(made.start, now)}"
@@ -153,7 +163,7 @@ def _holder(
 def _room(queue: Queue, job: Waiting) -> Generator[None, None, Room]:
     """What *job* would find now if what is planned is ignored."""
     units, pool = Units(job.request, queue.profile), queue.pool
-    view = View(PRESENT, PRESENT, frozenset(), pool.situation, queue.profile.log.end)
+    view = View(PRESENT, PRESENT, Sight(), pool.situation, queue.profile.log.end)
     units.become_exact()
     yield from queue.views.count(view, units)
     if view.free < units.need:

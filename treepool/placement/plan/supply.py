@@ -23,13 +23,18 @@ class Supply:
     """The free cores and GPUs of the ranks *within* (bitmask) of *inventory*, all of which are up.
 
     They are never less than what is free. What windows have counts as free: jobs that run when one
-    begins hold the same cores. *holdings* are counted in steps, by ``settled``.
+    begins hold the same cores. For a job that *preempts* preemptible jobs hold until they may be
+    ended. *holdings* are counted in steps, by ``settled``.
     """
 
     def __init__(
-        self, inventory: Inventory, within: int, holdings: Mapping[Holder, Holding]
+        self,
+        inventory: Inventory,
+        within: int,
+        holdings: Mapping[Holder, Holding],
+        preempts: bool = False,
     ) -> None:
-        self._within = within
+        self._within, self._preempts = within, preempts
         sizes = [(t.root, idset.size(ranks & within)) for t, ranks in inventory.node_types.items()]
         #: What is free before all events. An event is a time, how many more or fewer cores and
         #: GPUs are free from then on, and whether something ends.
@@ -67,7 +72,7 @@ class Supply:
             nodes = idset.size(ranks & self._within)
             cores += nodes * idset.size(its_cores)
             gpus += nodes * idset.size(its_gpus)
-        events = [(holding.end, cores, gpus, True)]
+        events = [(holding.yields if self._preempts else holding.end, cores, gpus, True)]
         if holding.planned:
             events.append((holding.start, -cores, -gpus, False))
             if sign > 0:

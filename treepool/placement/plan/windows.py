@@ -8,7 +8,7 @@ import attrs
 
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.jobs import Holder, Waiting
+from treepool.placement.plan.jobs import Holder, Sight, Waiting
 
 if TYPE_CHECKING:
     from treepool.placement.plan.queue import Queue
@@ -103,7 +103,8 @@ def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterat
             if admitted is None:
                 admitted = known[owner] = admitting(windows, *owner)
             if admitted != job.job_class.admitted & names:
-                own = queue.classes.of(job.request, admitted, job.job_class.relaxed)
+                its = job.job_class
+                own = queue.classes.of(job.request, admitted, its.relaxed, its.terms)
                 queue.replace(attrs.evolve(job, job_class=own))
         if count % _STRIDE == 0:
             yield
@@ -112,7 +113,7 @@ def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterat
 def _reserved(queue: Queue, window: Window) -> tuple[int, ...]:
     """The jobs whose reservations need nodes of *window*, and that it does not admit."""
     parts = window.parts(queue.pool.inventory)
-    holders = queue.profile.in_the_way(window.start, window.end, parts, frozenset())
+    holders = queue.profile.in_the_way(window.start, window.end, parts, Sight())
     made = (queue.reservations[h] for h in holders if isinstance(h, int))
     return tuple(sorted(r.job.jobid for r in made if window.name not in r.job.job_class.admitted))
 
