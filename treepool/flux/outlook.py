@@ -195,7 +195,7 @@ class Outlook:
         reserved, windows = list(queue.reservations.values()), list(queue.windows.values())
         pool = queue.pool.copy()
         yield
-        forecast = Forecast(pool)
+        forecast = Forecast(pool, queue.profile.terms)
         found = _Ahead(made, forecast if to_come else None)
         found.longer = frozenset(name for name, line in lines.items() if len(line) > most)
         found.starts.update((one.job.jobid, one.start) for one in reserved)

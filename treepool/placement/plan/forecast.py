@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Container, Generator, Iterable, Iterator, MutableMapping, Optional
+from typing import Container, Generator, Iterable, Iterator, Mapping, MutableMapping, Optional
 
 from treepool.placement.allocation import parts_of
 from treepool.placement.nodes.state import Held
@@ -18,8 +18,11 @@ from treepool.placement.pool import Pool
 class Forecast:
     """Plans jobs on *pool*, a copy that does not change, so that nothing here affects the queue."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(
+        self, pool: Pool, terms: Optional[Mapping[int, tuple[float, float]]] = None
+    ) -> None:
         self._profile = Profile(pool)
+        self._profile.terms.update(terms or {})
         self._views = Views(self._profile)
 
     def begin(

@@ -372,7 +372,9 @@ class Profile:
 
     def sharing(self, jobs: Iterable[int], parts: tuple[Held, ...]) -> list[int]:
         """Those of *jobs* that hold some of *parts*."""
-        return [job for job in jobs if _share(parts, self.holdings[job].parts)]
+        held = ((job, self.holdings[job]) for job in jobs if job in self.holdings)
+        ranks = ranks_in(parts)
+        return [job for job, has in held if has.ranks & ranks and _share(parts, has.parts)]
 
     # -- following the pool
 

@@ -656,13 +656,22 @@ class Queue:
         return bool(self.profile.sharing(self._may_end(), made.parts))
 
     def _may_end(self) -> list[int]:
+        """The running jobs that may be ended now."""
+        profile, now = self.profile, self._clock()
+        terms = profile.terms.items()
+        return [j for j, (_, moment) in terms if moment <= now and j in profile.preemptible]
+
+    def _cheapest_first(self) -> Generator[None, None, list[int]]:
         """The running jobs that may be ended now, those that lose least first."""
         profile, now = self.profile, self._clock()
         told = frozenset[int]().union(*(made.victims for made in self.reservations.values()))
-        lost = {}
-        for jobid, (since, moment) in profile.terms.items():
-            if moment <= now and jobid in profile.preemptible:
+        lost: dict[int, float] = {}
+        for jobid in self._may_end():
+            if jobid in profile.preemptible:
+                since, _ = profile.terms[jobid]
                 lost[jobid] = 0.0 if jobid in told else profile.share(jobid) * (now - since)
+            if profile.meter.spend(1):
+                yield
         return sorted(lost, key=lambda jobid: (lost[jobid], -jobid))
 
     def _preempt(self, job: Waiting, made: Reservation) -> Iterator[None]:
@@ -671,7 +680,7 @@ class Queue:
         The cheapest are given up until the request fits. Of those, each that has something of what
         it would get then stays if it fits without, the dearest first.
         """
-        able, profile = self._may_end(), self.profile
+        able, profile = (yield from self._cheapest_first()), self.profile
         few, many, found = 0, len(able), None
         while found is None or few < many:
             number = many if found is None else (few + many) // 2
@@ -710,8 +719,7 @@ class Queue:
         self, job: Waiting, ended: Iterable[int]
     ) -> Generator[None, None, Optional[Selection]]:
         """On what *job* could start now if the jobs *ended* had nothing."""
-        view, choice, _ = yield from self._present(job, frozenset(ended))
-        self.views.keep(view)
+        _, choice, _ = yield from self._present(job, frozenset(ended))
         return choice.selection
 
     def _launch(
