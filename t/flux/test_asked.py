@@ -154,7 +154,7 @@ def test_a_job_that_is_over_while_housekeeping_has_its_nodes(site):
     site.wait(job, "clean")
     told = site.flux("treepool", "explain", "--job", job).splitlines()
     assert told[0].startswith(f"job {job}: is over, and is being cleaned up: it completed at ")
-    assert told[1].strip() == "next: rank0/core0 is free when housekeeping is done"
+    assert told[1].strip() == "next: fake0/core0 is free when housekeeping is done"
     conforms(json.loads(site.flux("treepool", "explain", "--job", job, "--json")), "explain-job")
     site.flux("config", "load", stdin=json.dumps(conf))
     site.flux("housekeeping", "kill", "--all")

@@ -61,7 +61,7 @@ def test_a_guest_sees_where_jobs_are_and_how_close(busy):
     lines = [json.loads(x) for x in said(busy, "status", "--jobs", "--json").splitlines()]
     jobs = {line["job"]: line for line in lines[:-1]}
     assert set(jobs) == {busy.wide, busy.head, busy.next}
-    assert jobs[busy.wide]["placement"] == busy.annotation(busy.wide, "resource_summary")
+    assert jobs[busy.wide]["summary"] == busy.annotation(busy.wide, "resource_summary")
     assert (jobs[busy.wide]["fitness"], jobs[busy.wide]["nodes"]) == (1.0, 3)
     assert lines[-1]["totals"]["cores_used"] == 3 * 120
 
@@ -274,7 +274,7 @@ def test_what_a_queue_requires_counts():
         instance.load("sched-treepool")
         instance.flux("queue", "start", "--all", "--quiet")
         words = ("explain", "--instance", "slot/core=1", "--queue")
-        assert "on rank0/core" in said(instance, *words, "slow")
+        assert "on fake0/core" in said(instance, *words, "slow")
         assert "on rank1/core" in said(instance, *words, "fast")
         text = said(instance, "explain", "--instance", "node=2/slot/core", "--queue=fast", status=1)
         assert "infeasible" in text
@@ -317,7 +317,7 @@ def test_a_question_that_cannot_be_meant_is_refused_in_one_line(busy, words, pro
 def test_a_job_that_runs(busy):
     lines, text = explained(busy, busy.wide, 0)
     assert lines[0].startswith(f"job {busy.wide}: runs since ")
-    assert "on rank[0-2]/core[0-119],gpu[0-7], in numa 0-7" in text
+    assert "on fake[0-2]/core[0-119],gpu[0-7], in numa 0-7" in text
     assert "fitness 1.00 of 1: an idle cluster could not do better" in text
     assert "next: it ends at " in text
 

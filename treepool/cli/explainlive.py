@@ -12,7 +12,7 @@ import attrs
 from treepool.cli import files, instance
 from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json, plain
 from treepool.placement.allocation import short_form
-from treepool.rfc.shape import format_shape
+from treepool.rfc.shape import format_shape, unlabelled
 from treepool.rfc.windows import WindowEntry
 from treepool.view import explainfacts, windows
 from treepool.view.explain import ALLOCATED, Explanation, explain
@@ -89,14 +89,14 @@ def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) 
         }
         spec = {"resources": resources, "attributes": {"system": system}}
         told = _told(instance.look(), -1, spec, arguments.shape)
-    placement = short_form(parts)
     if arguments.json:
-        fact = {"shape": arguments.shape, "answer": answer, "placement": placement}
+        now = answer["verdict"] == "now"
+        placed = {"placement": short_form(parts) if now else "", "hosts": answer["hosts"]}
+        fact = {"shape": arguments.shape, "answer": answer, **placed}
         state = {name: value for name, value in plain(closed).items() if name != "queue"}
         out_json({**fact, **state, "explanation": _json(told)})
     else:
-        now = time.time()
-        out(*answer_to_shape(arguments.shape, answer, closed, placement, now))
+        out(*answer_to_shape(arguments.shape, answer, closed, time.time()))
         _details(told, arguments.verbose)
     starts = answer["verdict"] == "now" and closed.is_open
     return DONE if starts else NO
@@ -114,7 +114,7 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
     with files.naming(f"{name:.40}", USAGE):
         return explain(
             live.pool,
-            name if jobid < 0 else f"{name}: {format_shape(resources)}",
+            name if jobid < 0 else f"{name}: {format_shape(unlabelled(resources))}",
             resources,
             system.get("constraints"),
             held,
