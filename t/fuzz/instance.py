@@ -40,7 +40,7 @@ def pretend(monkeypatch, name):
         jobs=(running, waits),
         drained=4,
         windows=(entry,),
-        held_back=name,
+        held_back=((0b1, 0b1, 0),),
         drains=(Drained((2,), (HOSTS[2],), name),),
         rules={name: {"policy": "fifo", "depth": 1}},
         stopped="no scheduler is loaded",

@@ -408,6 +408,7 @@ def _write(arguments: Namespace, found: list[Replayed]) -> None:
     else:
         from treepool.cli.replaytable import starts_table, table, waits_table
 
+        out(*cluster.example(arguments))
         out(*table(outcomes, width()), *starts_table(outcomes, width()))
         for kind in arguments.by:
             groups = [waits_by(kind, one.started) for one in found]

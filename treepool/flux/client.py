@@ -289,6 +289,17 @@ def _worded(answer: Any) -> Any:
     return {"hosts": "", "summary": short_form(sent.parts_of(answer.get("parts", ()))), **answer}
 
 
+def required_by(queue: str) -> list[str]:
+    """The properties that jobs of a Flux queue need; raises OSError if there is no such queue."""
+    queues = Queues.of(connected().conf_get)
+    if queue not in queues.tables:
+        known = ", ".join(queues.tables) or "none"
+        raise OSError(
+            errno.EINVAL, f"--queue: {queue!r:.60} is not a queue; there are {known:.200}"
+        )
+    return queues.requires(queue)
+
+
 def given_up(handle: Any) -> Optional[str]:
     """Why sched-treepool, which answers, starts no job; None if it does. Raises OSError."""
     queue = next(iter(Queues.of(handle.conf_get).tables), None)

@@ -44,11 +44,17 @@ TEST_ONLY = (
 #: The options that add to what a job asks for: a shape says so itself.
 ADDING = ("gpu", "memory")
 
+
+def dest(flag: str) -> str:
+    """The name of an option in Python."""
+    return flag[2:].replace("-", "_")
+
+
 #: The options whose values come to something else in the jobspec.
 _READ = ("gpu", "memory", "locality_wait", "switches")
 
 #: The options that are options in the jobspec, too, of the same name.
-NAMES = tuple(flag[2:].replace("-", "_") for flag, _, _ in OPTIONS)
+NAMES = tuple(dest(flag) for flag, _, _ in OPTIONS)
 _PLAIN = tuple(name for name in NAMES if name not in _READ)
 
 #: Those that replace all other resources, after the plugin has seen the jobspec.
@@ -84,12 +90,22 @@ def add(given: Mapping[str, Any], jobspec: Any) -> None:
         _add_gpu(given["gpu"], jobspec, options)
     _add_wait(given, options)
     if "memory" in given:
-        _add_memory(given, list(_vertices(jobspec.resources)))
+        _add_memory(given, list(vertices(jobspec.resources)))
     _check(options, system.get("treepool"))
     resources = _resources(given, jobspec)
     if resources is not None:
         _check_use(options, resources)
     _write(system, options)
+
+
+def named(message: str) -> str:
+    """*message* of the scheduler with the option that a user gave instead of a JSON pointer."""
+    place, _, rest = message.partition(": ")
+    above, _, name = place.rpartition("/")
+    if place[:1] != "/" or above not in ("", "/attributes/system/treepool"):
+        return message
+    flag = {"wait": "locality-wait"}.get(name, name.replace("_", "-"))
+    return f"--{flag}: {rest}"
 
 
 def _value(name: str, given: Any) -> Any:
@@ -121,7 +137,7 @@ def _add_gpu(given: Gpu, jobspec: Any, options: dict[str, _Option]) -> None:
         options["gpu_memory"] = _Option(gpu.memory, "--gpu")
     if gpu.model is not None:
         _require(jobspec.attributes["system"], _property(gpu.model))
-    _count(gpu.num, given, list(_vertices(jobspec.resources)))
+    _count(gpu.num, given, list(vertices(jobspec.resources)))
 
 
 def _add_wait(given: Mapping[str, Any], options: dict[str, _Option]) -> None:
@@ -170,7 +186,7 @@ def _resources(given: Mapping[str, Any], jobspec: Any) -> Optional[list[dict[str
         return None
     try:
         shape = given.get("resources_shape")
-        return list(_vertices(parse_shape(shape) if shape else jobspec.resources))
+        return list(vertices(parse_shape(shape) if shape else jobspec.resources))
     except InvalidInput:  # Flux says so
         return None
 
@@ -273,11 +289,11 @@ def _write(system: dict[str, Any], options: Mapping[str, _Option]) -> None:
         there[name] = option.value
 
 
-def _vertices(resources: Any) -> Iterator[dict[str, Any]]:
+def vertices(resources: Any) -> Iterator[dict[str, Any]]:
     """Every vertex of an RFC 14 resource list that Flux made."""
     for vertex in resources or ():
         yield vertex
-        yield from _vertices(vertex.get("with"))
+        yield from vertices(vertex.get("with"))
 
 
 def _refuse(flag: str, message: str) -> NoReturn:

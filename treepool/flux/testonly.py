@@ -18,7 +18,7 @@ from typing import Any, Callable, NoReturn
 import flux.job
 
 from treepool.errors import InvalidInput
-from treepool.flux import client
+from treepool.flux import client, joboptions
 from treepool.rfc.shape import format_shape, unlabelled
 from treepool.view import jobstory
 from treepool.view.words import plain
@@ -79,23 +79,13 @@ class _Told:
         try:
             answer, closed = client.ask_for(question, handle)
         except OSError as e:
-            raise OSError(_named(e.strerror or str(e))) from None
+            raise OSError(joboptions.named(e.strerror or str(e))) from None
         shape = "the job"
         with suppress(InvalidInput):
             shape = format_shape(unlabelled(spec["resources"]))
         first = client.conditions(spec, urgency)
         lines = jobstory.answer_to_shape(shape, answer, closed, time.time(), first)
         return cls(lines, answer["verdict"] != "infeasible" and closed.disabled is None)
-
-
-def _named(message: str) -> str:
-    """*message* of the scheduler, with the option that a user gave instead of a JSON pointer."""
-    place, colon, rest = message.partition(": ")
-    above, _, name = place.rpartition("/")
-    if not colon or above not in ("", "/attributes/system/treepool"):
-        return message
-    flag = {"wait": "locality-wait"}.get(name, name.replace("_", "-"))
-    return f"--{flag}: {rest}"
 
 
 class _Answer:

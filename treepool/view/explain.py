@@ -138,16 +138,18 @@ def explain(
     options: Optional[Mapping[str, Any]] = None,
     drained: int = 0,
     drains: Iterable[Drained] = (),
+    duration: float = 0.0,
 ) -> Explanation:
     """Why *resources*, written as *shape*, get what they get on *pool* now.
 
-    *constraints* are those of RFC 31, *options* are treepool's own. *jobs* are the jobs that run on
-    the pool, by id. The ranks in bitmask *drained*, which are down, are drained, and *drains* says
-    why. Raises InvalidJobspec if the pool does not understand the request.
+    *constraints* are those of RFC 31, *options* are treepool's own, *duration* is in seconds.
+    *jobs* are the jobs that run on the pool, by id. The ranks in bitmask *drained*, which are down,
+    are drained, and *drains* says why. Raises InvalidJobspec if the pool does not understand the
+    request.
     """
 
     def request_of(some: list[Any]) -> Request:
-        spec = jobspec.from_resources(some, constraints=constraints, options=options)
+        spec = jobspec.from_resources(some, duration, constraints, options)
         return pool.parse_resource_request(spec)
 
     request = request_of(resources)

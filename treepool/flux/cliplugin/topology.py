@@ -119,7 +119,7 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
         for name, value, text in self._known:
             kind = {"action": "store_true"} if value is None else {"metavar": value}
             prefix = None
-            if name in taken or _dest(name) in taken:
+            if name in taken or job_options.dest(name) in taken:
                 prefix, text = "ex", f"{text} (another plugin has {name})"
             made.append(CLIPluginOption(name, prefix, help=text, **kind))
         return made
@@ -139,7 +139,8 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
 
         With ``--cc``, and in ``bulksubmit``, only values set here reach ``modify_jobspec``.
         """
-        dests = {_dest(name): option.dest for (name, *_), option in zip(self._known, self.options)}
+        flags = [flag for flag, _, _ in self._known]
+        dests = {job_options.dest(flag): one.dest for flag, one in zip(flags, self.options)}
         values = {name: getattr(args, dest, None) for name, dest in dests.items()}
         given = {name: value for name, value in values.items() if value not in (None, False)}
         if not given:
@@ -194,11 +195,6 @@ def _options_of_others(plugin: CLIPlugin) -> Iterator[Any]:
             continue
 
 
-def _dest(flag: str) -> str:
-    """The name of an option in Python."""
-    return flag[2:].replace("-", "_")
-
-
 def _is_set(args: Any, name: str) -> bool:
     return getattr(args, name, None) is not None
 
@@ -214,8 +210,8 @@ def _has_slot_of_nodes(shape: str, jobspec: Any) -> bool:
     from flux.shape.parser import ShapeParser
 
     top = ShapeParser().parse(shape)
-    for slot in (vertex for vertex in _vertices(top) if vertex["type"] == "slot"):
-        inside = {vertex["type"] for vertex in _vertices(slot.get("with"))}
+    for slot in (vertex for vertex in job_options.vertices(top) if vertex["type"] == "slot"):
+        inside = {vertex["type"] for vertex in job_options.vertices(slot.get("with"))}
         # Only the scheduler knows which localities are above nodes. With one slot it is the same.
         one = slot is top[0] and slot["count"] == 1 and inside - _IDS
         if "node" in inside or one:
@@ -243,10 +239,3 @@ def _find_treepool() -> None:
         raise ValueError(
             f"treepool's options cannot be used: {e} (see: treepool flux-env --check)"
         ) from None
-
-
-def _vertices(resources: Any) -> Iterator[dict[str, Any]]:
-    """Every vertex of an RFC 14 resource list that Flux made."""
-    for vertex in resources or ():
-        yield vertex
-        yield from _vertices(vertex.get("with"))
