@@ -60,7 +60,7 @@ def on_a_cluster(*argv):
     """*argv* on example cluster a, if it is a command that needs a cluster and names none."""
     words = list(map(str, argv))
     start = words.index("treepool") + 1 if "treepool" in words else 0
-    named = {"-R", "--cluster", "--snapshot", "--instance", "--nodes", "--help", "--R"} & set(words)
+    named = {"-R", "--cluster", "--snapshot", "--instance", "--nodes", "--help", "--R", "--job"} & set(words)
     if words[start : start + 1] and words[start] in NEEDING and not named:
         words[start + 1 : start + 1] = ["--cluster", "a"]
     return words

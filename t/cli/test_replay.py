@@ -28,10 +28,10 @@ def numbers(result):
     return [(line["wait"]["mean"], line["span"]) for line in result.json]
 
 
-def test_a_trace_by_fifo_unless_told_otherwise(treepool, write, R):
+def test_a_trace_by_easy_unless_told_otherwise(treepool, write, R):
     result = treepool("replay", write(TRACE), "-R", write(R, "R.json"), "--json")
     (line,) = result.json
-    assert (line["rules"], line["jobs"], line["refused"]) == ("policy=fifo", 3, 0)
+    assert (line["rules"], line["jobs"], line["refused"]) == ("policy=easy", 3, 0)
     assert line["wait"] == {"jobs": 3, "mean": 17 / 3, "median": 8, "p95": 9, "max": 9}
     assert line["span"] == 20
     assert line["last_start"] == 10

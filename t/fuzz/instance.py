@@ -23,7 +23,7 @@ from view.hostile import HOSTS, cluster
 NUMBERS, TOTALS = counted()
 
 WAITS = {"id": 1, "state": "waiting", "code": "window", "t_estimate": None, "no_estimate": None}
-WAITS.update(reserved=False, ahead=1, behind=None)
+WAITS.update(reserved=False, ahead=1, behind=None, hosts="", summary="")
 
 
 def pretend(monkeypatch, name):
@@ -65,6 +65,8 @@ def pretend(monkeypatch, name):
             Facts(called, "SCHED", queue=name, dependencies=(name,), answer=answer),
             (),
         ),
+        question=lambda spec: {},
+        conditions=lambda spec: [],
         ask_for=lambda question: ({**answer, "verdict": "later"}, closed),
         jobspec_of=lambda jobid: from_resources(parse_shape("slot=1/gpu=9")),
         windows_now=lambda handle=None: (SimpleNamespace(entry=entry, source=name),),

@@ -4,14 +4,14 @@ to wait, name the jobs that must end first. If it can never run, say why and lis
 similar shapes that can.
 
 examples:
+  treepool explain --cluster a 'slot=1/numa/core=20'
+      what would fit instead, on an idle example cluster?
   flux treepool explain f2k4x
       where does this job of the running instance stand, and what happens next?
   flux treepool explain 'slot=4/[core=8;gpu=1]' --duration 2h --within switch
       what would this get now, or when?
   flux submit --dry-run -n4 -c8 -g1 ./train | flux treepool explain --jobspec -
       the same for the line that you would submit
-  treepool explain --cluster a 'slot=1/numa/core=20'
-      what would fit instead, on an idle example cluster?
   treepool explain -R R.json 'slot=1/socket{x}' --jobs 'slot=30/[core=8;gpu=1]' 'slot=1/node{x}'
       on your own, where two jobs run
   treepool explain --snapshot now.json job7
