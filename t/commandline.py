@@ -19,6 +19,7 @@ REPOSITORY = Path(__file__).parents[1]
 
 #: Commands about a cluster: that of the instance where they run, or one that they name.
 NEEDING = ("alloc", "explain", "show", "advise", "replay")
+NAMING = {"-R", "--cluster", "--snapshot", "--instance", "--nodes", "--help", "--R", "--job"}
 
 
 @attrs.frozen
@@ -60,7 +61,7 @@ def on_a_cluster(*argv):
     """*argv* on example cluster a, if it is a command that needs a cluster and names none."""
     words = list(map(str, argv))
     start = words.index("treepool") + 1 if "treepool" in words else 0
-    named = {"-R", "--cluster", "--snapshot", "--instance", "--nodes", "--help", "--R", "--job"} & set(words)
+    named = NAMING & set(words)
     if words[start : start + 1] and words[start] in NEEDING and not named:
         words[start + 1 : start + 1] = ["--cluster", "a"]
     return words
