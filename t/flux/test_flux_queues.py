@@ -23,7 +23,7 @@ ENV = {"TREEPOOL_TEST_PROPERTIES": '{"batch": "0-1", "+some": "1"}'}
 @pytest.fixture(scope="module")
 def instance():
     """Three nodes of 4 cores, with policy fifo."""
-    with Instance(3, 4, 0, conf=CONF, env=ENV) as instance:
+    with Instance(3, 4, 0, conf=[*CONF, 'sched-treepool.policy="fifo"'], env=ENV) as instance:
         instance.load("sched-treepool")
         yield instance
 
