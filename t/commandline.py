@@ -17,6 +17,10 @@ from treepool.cli.main import main
 
 REPOSITORY = Path(__file__).parents[1]
 
+#: Commands about a cluster: that of the instance where they run, or one that they name.
+NEEDING = ("alloc", "explain", "show", "advise", "replay")
+NAMING = {"-R", "--cluster", "--snapshot", "--instance", "--nodes", "--help", "--R", "--job"}
+
 
 @attrs.frozen
 class Result:
@@ -53,9 +57,19 @@ def well_behaved(result):
     )
 
 
-def run(capsys, *argv):
-    """The result of the command in this process."""
-    status = main([str(word) for word in argv])
+def on_a_cluster(*argv):
+    """*argv* on example cluster a, if it is a command that needs a cluster and names none."""
+    words = list(map(str, argv))
+    start = words.index("treepool") + 1 if "treepool" in words else 0
+    named = NAMING & set(words)
+    if words[start : start + 1] and words[start] in NEEDING and not named:
+        words[start + 1 : start + 1] = ["--cluster", "a"]
+    return words
+
+
+def run(capsys, *argv, named=False):
+    """The result of the command in this process, on a cluster unless *named* says all there is."""
+    status = main(list(map(str, argv)) if named else on_a_cluster(*argv))
     out, err = capsys.readouterr()
     return Result(status, out, err)
 
@@ -63,7 +77,7 @@ def run(capsys, *argv):
 def run_process(*argv, stdin=b"", **environment):
     """The result of the command in a process of its own, with *environment* on a bare one."""
     done = subprocess.run(
-        [sys.executable, "-m", "treepool", *argv],
+        [sys.executable, "-m", "treepool", *on_a_cluster(*argv)],
         input=stdin,
         capture_output=True,
         timeout=60,
@@ -81,7 +95,7 @@ def on_a_terminal(*argv, to_a_file=False, interrupt_at=None, **environment):
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     with subprocess.Popen(
-        [sys.executable, *argv],
+        [sys.executable, *on_a_cluster(*argv)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL if to_a_file else follower,
         stderr=follower,

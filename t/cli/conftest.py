@@ -13,7 +13,7 @@ def treepool(capsys, monkeypatch):
     """``treepool(*argv)`` runs a command in this process and returns its result."""
     for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TREEPOOL_DEBUG"):
         monkeypatch.delenv(name, raising=False)
-    return lambda *argv: run(capsys, *argv)
+    return lambda *argv, **how: run(capsys, *argv, **how)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ def test_the_advice_on_an_example_cluster(treepool):
     result = treepool("advise")
     assert (result.status, result.err) == (0, "")
     lines = result.out.splitlines()
-    assert lines[0] == "16 nodes xeon[0-15] (ranks 0-15)"
+    assert lines[1] == "16 nodes xeon[0-15] (ranks 0-15)"
     assert "  numa    8 of  15 cores, 1 GPU, 15 cores per GPU" in lines
     assert "  slot              per numa  per socket  per node" in lines
     assert "  [core=15;gpu=1]          1           4         8" in lines

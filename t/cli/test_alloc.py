@@ -21,6 +21,7 @@ def test_the_issues_own_example(treepool):
     first, sockets, nodes, rack, cores = result.json
     assert first == {
         "version": 1,
+        "cluster": "b",
         "shape": "slot=1/node=1/[core=24;gpu=1]",
         "R_lite": [{"rank": "0", "children": {"core": "0-23", "gpu": "0"}}],
         "nslots": 1,
@@ -28,7 +29,7 @@ def test_the_issues_own_example(treepool):
     assert sockets["R_lite"] == [{"rank": "0", "children": {"core": "24-71", "gpu": "1-2"}}]
     assert nodes["R_lite"] == [{"rank": "1-9", "children": {"core": "0-95", "gpu": "0-3"}}]
     assert nodes["nslots"] == 9
-    assert list(rack) == ["version", "shape", "error", "message"]
+    assert list(rack) == ["version", "cluster", "shape", "error", "message"]
     assert rack["error"] == "invalid"
     assert "rack" in rack["message"]
     assert cores["error"] == "infeasible"
@@ -42,8 +43,21 @@ def test_all_allocated_is_status_0(treepool):
     assert treepool("alloc", "--json", "slot=1/core").status == 0
 
 
-def test_cluster_a_is_the_default(treepool):
-    (answer,) = treepool("alloc", "--json", "slot=16/node{x}").json
+def test_without_a_cluster_and_an_instance_there_is_no_answer(treepool):
+    for words in (["alloc", "slot"], ["explain", "slot"], ["show"], ["advise"]):
+        refused = treepool(*words, named=True)
+        told = ("there is no Flux instance here", "-R FILE", "--cluster a|b", "--snapshot FILE")
+        assert refused.is_one_line_error(*told, status=2)
+
+
+def test_an_example_cluster_is_named_in_the_answer(treepool):
+    for words in (["alloc", "slot/core"], ["explain", "slot/core"], ["show"], ["advise"]):
+        assert "example cluster b of RFC 49" in treepool(*words, "--cluster", "b").out
+        assert treepool(*words, "--cluster", "b", "--json").json[0]["cluster"] == "b"
+
+
+def test_cluster_a_has_16_nodes(treepool):
+    (answer,) = treepool("alloc", "--cluster", "a", "--json", "slot=16/node{x}").json
     assert answer["R_lite"] == [{"rank": "0-15", "children": {"core": "0-119", "gpu": "0-7"}}]
 
 
@@ -82,7 +96,7 @@ def test_R_without_a_key_is_flat(treepool, write, R):
 
 
 def test_full_R_is_that_of_the_last_job_allocated(treepool):
-    result = treepool("alloc", "--R", "slot=1/node{x}", "slot=2/node{x}", "slot=1/core=999")
+    result = treepool("alloc", "--print-R", "slot=1/node{x}", "slot=2/node{x}", "slot=1/core=999")
     (R,) = result.json
     assert R["execution"]["R_lite"][0]["rank"] == "1-2"
     assert R["execution"]["nodelist"] == ["xeon[1-2]"]
@@ -91,12 +105,39 @@ def test_full_R_is_that_of_the_last_job_allocated(treepool):
 
 
 def test_full_R_of_a_bad_shape_is_a_complaint_of_one_line(treepool):
-    result = treepool("alloc", "--R", "slot=[")
+    result = treepool("alloc", "--print-R", "slot=[")
     assert result.is_one_line_error("slot=[: invalid: column 7: ")
 
 
+def test_the_old_name_of_print_R_works_and_a_file_behind_it_is_told(treepool, write, R):
+    old = treepool("alloc", "--R", "slot=1/core", "--cluster", "a")
+    assert old.json[0]["execution"] and "--print-R" in old.err
+    path = write(R)
+    said = f"did you mean '-R {path}'?"
+    assert treepool("alloc", "--R", path, "slot/core").is_one_line_error(said, status=2)
+
+
+def test_options_of_flux_submit_say_what_a_jobspec_would(treepool):
+    on = ("alloc", "-R", "doc/fabric.json", "--json")
+    (near,) = treepool(*on, "--switches", "1", "node=9/slot/core").json
+    assert near["error"] == "infeasible"
+    (two,) = treepool(*on, "--within=switch:2", "--requires=-host:n0", "node=9/slot/core").json
+    assert two["nslots"] == 9 and not two["R_lite"][0]["rank"].startswith("0")
+    for words, said in (
+        (["--within=rack", "slot/core"], "--within"),
+        (["--gpu-link=nvlink", "slot/core"], "--gpu-link: the job asks for no GPU"),
+        (["--option", "locality=none", "--locality=required", "slot"], "contradicts --option"),
+        (["--requires=hots:n1", "slot"], "--requires: column 1: unknown operator 'hots'"),
+        (["--requires=a", "--constraint={}", "slot"], "give one of them"),
+        (["--duration=soon", "slot"], "--duration: 'soon' is not a time such as 4h"),
+        (["--queue=q", "slot"], "--queue: only a running instance has queues"),
+    ):
+        result = treepool("alloc", "-R", "doc/fabric.json", *words)
+        assert said in result.err or (result.status == 1 and said in "--within")
+
+
 def test_full_R_of_no_job_is_nothing(treepool):
-    result = treepool("alloc", "--R", "slot=1/core=999")
+    result = treepool("alloc", "--print-R", "slot=1/core=999")
     assert (result.status, result.out) == (1, "")
 
 
@@ -105,14 +146,14 @@ def test_full_R_of_a_job_with_a_duration_begins_now_and_expires_when_the_duratio
 ):
     path = write(from_resources(parse_shape("slot/core"), duration=3600.5))
     before = time.time()
-    (R,) = treepool("alloc", "--R", "--jobspec", path).json
+    (R,) = treepool("alloc", "--print-R", "--jobspec", path).json
     execution = R["execution"]
     assert before <= execution["starttime"] <= time.time()
     assert execution["expiration"] == execution["starttime"] + 3600.5
 
 
 def test_full_R_of_a_job_without_a_duration_has_no_times(treepool):
-    (R,) = treepool("alloc", "--R", "slot/core").json
+    (R,) = treepool("alloc", "--print-R", "slot/core").json
     assert (R["execution"]["starttime"], R["execution"]["expiration"]) == (0, 0)
 
 
@@ -125,14 +166,14 @@ def expiring(seconds):
 def test_a_job_ends_with_its_pool_at_the_latest(treepool, write, duration, end):
     path = write(from_resources(parse_shape("slot/core"), duration=duration))
     R = write(expiring(3600), "R.json")
-    (got,) = treepool("alloc", "--R", "-R", R, "--jobspec", path).json
+    (got,) = treepool("alloc", "--print-R", "-R", R, "--jobspec", path).json
     execution = got["execution"]
     assert abs(execution["starttime"] - time.time()) < 60
     assert abs(execution["expiration"] - time.time() - end) < 60
 
 
 def test_a_pool_that_has_expired_allocates_nothing(treepool, write):
-    result = treepool("alloc", "--R", "-R", write(expiring(-3600)), "slot/core")
+    result = treepool("alloc", "--print-R", "-R", write(expiring(-3600)), "slot/core")
     assert (result.status, result.out) == (1, "")
     assert "infeasible: the resources expired 36" in result.err
 
@@ -266,17 +307,19 @@ def test_an_unknown_option_is_an_invalid_job(treepool):
     assert "unknown option 'numa', known: allow_cxl, " in answer["message"]
 
 
-def test_a_jobspec_has_options_of_its_own(treepool, write):
+def test_options_of_the_command_line_are_for_jobspecs_too_and_say_more(treepool, write):
     spec = from_resources(parse_shape("slot=1/core=20"), options={"level": "socket"})
     answers = treepool(
         "alloc", "--json", "--option", "level=numa", "slot=1/core=20", "--jobspec", write(spec)
     )
-    assert [a.get("error") for a in answers.json] == ["infeasible", None]
+    assert [a.get("error") for a in answers.json] == ["infeasible", "infeasible"]
+    (own,) = treepool("alloc", "--json", "--jobspec", write(spec)).json
+    assert "error" not in own
 
 
 def test_the_R_of_a_job_of_a_billion_years_can_be_read(treepool, write):
     spec = from_resources(parse_shape("slot=1/core=20"), 1e15)
-    result = treepool("alloc", "--R", "--jobspec", write(spec))
+    result = treepool("alloc", "--print-R", "--jobspec", write(spec))
     assert result.status == 0
     assert treepool("validate", write(result.out)).status == 0
 

@@ -14,24 +14,34 @@ def squeezed(text):
     return re.sub(r"\s", "", text)
 
 
-def test_a_row_says_shape_nodes_ranks_cores_gpus_and_slots(treepool):
+def test_a_row_says_shape_nodes_cores_gpus_and_slots(treepool):
     result = treepool("alloc", "slot=1/node=1/[core=8;gpu=1]")
-    heading, row = result.out.splitlines()
-    assert heading.split() == ["#", "shape", "nodes", "ranks", "cores", "GPUs", "slots"]
-    assert row.split() == ["1", "slot=1/node=1/[core=8;gpu=1]", "xeon0", "0", "0-7", "0", "1"]
+    name, heading, row = result.out.splitlines()
+    assert name == "example cluster a of RFC 49"
+    assert heading.split() == ["#", "shape", "nodes", "cores", "GPUs", "slots"]
+    assert row.split() == ["1", "slot=1/node=1/[core=8;gpu=1]", "xeon0", "0-7", "0", "1"]
 
 
 def test_each_entry_of_R_lite_has_its_line_and_the_slots_are_given_once(treepool):
     lines = treepool("alloc", "slot=17/core=15").out.splitlines()
-    assert [line.split() for line in lines[1:]] == [
-        ["1", "slot=17/core=15", "xeon[0-1]", "0-1", "0-119", "-", "17"],
-        ["xeon2", "2", "0-14", "-"],
+    assert [line.split() for line in lines[2:]] == [
+        ["1", "slot=17/core=15", "xeon[0-1]", "0-119", "-", "17"],
+        ["xeon2", "0-14", "-"],
     ]
+
+
+def test_ranks_stand_beside_a_host_that_has_several(treepool, write):
+    children = {"core": "0-3"}
+    execution = {"R_lite": [{"rank": "0-2", "children": children}], "nodelist": ["n0,n0,n1"]}
+    path = write({"version": 1, "execution": execution})
+    for command, said in (("alloc", "n0/rank0  0-3"), ("explain", "n0 (rank 0): idle")):
+        assert said in treepool(command, "-R", path, "slot/core=4").out
+    assert "n1  " in treepool("alloc", "-R", path, *["slot/core=4"] * 3).out
 
 
 def test_a_refusal_is_in_the_row_in_words(treepool):
     result = treepool("alloc", "slot=1/core=121", "slot=1/core")
-    row = result.out.splitlines()[1]
+    row = result.out.splitlines()[2]
     assert re.match(r"1  slot=1/core=121  infeasible: .*121 cores.*120", row)
     assert result.err == ""
     assert result.status == 1

@@ -11,7 +11,7 @@ def test_an_allocation(treepool):
     assert result.err == ""
     for line in (
         "slot=2/[core=8;gpu=1]: allocated",
-        "     xeon0 (rank 0): 105 of 120 cores, 7 of 8 GPUs free",
+        "     xeon0: 105 of 120 cores, 7 of 8 GPUs free",
         "       slot 1: numa 1: cores 15-22, GPU 1",
         "       slot 2: numa 2: cores 30-37, GPU 2",
         "an idle cluster would have given",
@@ -25,7 +25,7 @@ def test_a_job_that_waits(treepool):
     assert result.status == 1
     assert result.err == ""
     lines = result.out.splitlines()
-    assert lines[0].startswith("slot=1/node{x}: waits: ")
+    assert lines[1].startswith("slot=1/node{x}: waits: ")
     assert "it asks for a whole node, and jobs have 1 core of it" in result.out
     assert "there is room for it when this job ends" in lines
 
@@ -33,7 +33,7 @@ def test_a_job_that_waits(treepool):
 def test_a_job_that_can_never_run(treepool):
     result = treepool("explain", "slot=1/numa/core=20")
     assert result.status == 1
-    assert result.out.splitlines() == [
+    assert result.out.splitlines()[1:] == [
         "slot=1/numa/core=20: infeasible: no numa domain has 20 cores: the largest has 15",
         "",
         "what would fit an idle cluster",
@@ -47,11 +47,11 @@ def test_your_own_cluster_with_nodes_down_and_a_policy(treepool, write, R):
     result = treepool(
         "explain", "-R", path, "slot=1/core", "--down", "3", "--policy", "first-fit", "--verbose"
     )
-    assert "n5 (rank 5): idle" in result.out
+    assert "n5: idle" in result.out
     assert "2 nodes, of which 1 is down" in result.out
     assert "first-fit: lowest rank first" in result.out
     kept = treepool("explain", "-R", path, "slot=1/core", "--constraint", '{"ranks": ["5"]}')
-    assert "n5 (rank 5): idle" in kept.out
+    assert "n5: idle" in kept.out
 
 
 def test_jobs_from_a_file(treepool, write):

@@ -15,7 +15,7 @@ from treepool.__main__ import run
 from treepool.cli import alloc, screen
 from treepool.view import table
 
-SUBCOMMANDS = ("alloc", "validate", "subinstance", "conformance")
+SUBCOMMANDS = ("alloc", "validate", "explain", "conformance")
 
 
 @pytest.mark.parametrize("argv", [["--help"], *([name, "--help"] for name in SUBCOMMANDS)])
@@ -71,7 +71,9 @@ def test_no_memory_is_no_traceback(treepool, monkeypatch):
     assert treepool("alloc", "slot=1/core").is_one_line_error("memory")
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["alloc", "--json", *["slot=1/core"] * 2000]])
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["alloc", "--cluster=a", "--json", *["slot=1/core"] * 2000]]
+)
 def test_a_reader_that_goes_away_is_no_error(argv):
     with subprocess.Popen(
         [sys.executable, "-m", "treepool", *argv],
@@ -84,7 +86,7 @@ def test_a_reader_that_goes_away_is_no_error(argv):
     assert process.returncode == 141
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["alloc", "slot=1/core"]])
+@pytest.mark.parametrize("argv", [["--help"], ["alloc", "--cluster=a", "slot=1/core"]])
 def test_a_full_disk_is_one_line(argv):
     try:
         full = open("/dev/full", "wb")  # noqa: SIM115
@@ -104,7 +106,7 @@ def test_a_full_disk_is_one_line(argv):
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_closed_streams_are_no_traceback(closed):
-    command = f'"{sys.executable}" -m treepool alloc slot=1/core slot=1/rack {closed}'
+    command = f'"{sys.executable}" -m treepool alloc --cluster a slot=1/core slot=1/rack {closed}'
     done = subprocess.run(["sh", "-c", command], capture_output=True, env=bare_environment())
     assert done.returncode == 1
     assert done.stderr == b""
@@ -120,7 +122,7 @@ def test_closed_streams_are_no_traceback(closed):
         "bind --R {R} --rank 3 --xml - true",
         "bind --R - true",
         "validate -",
-        "subinstance -",
+        "alloc -R - --subinstance",
         "alloc -R - slot/core",
         "show -R -",
         "explain -R - slot/core",
@@ -189,12 +191,11 @@ def test_a_file_where_a_shape_should_be_is_told_where_files_go(treepool):
     assert treepool("explain", "doc/fabric.json").is_one_line_error(told)
 
 
-@pytest.mark.parametrize("command", ["explain", "explain --instance", "where"])
 @pytest.mark.parametrize("job", ["ƒ2pcsqRq", "f2pcsqRq"])
-def test_a_job_where_no_job_should_be_is_told_of_its_option(treepool, command, job):
-    refused = treepool(*command.split(), job)
+def test_a_job_where_no_job_can_be_is_told(treepool, job):
+    refused = treepool("explain", job)
     assert refused.err.count("\n") == 1 and refused.status in (1, 2)
-    assert f"(did you mean '--job {job}'?)" in refused.err
+    assert "only a running instance has jobs" in refused.err
 
 
 @pytest.mark.parametrize("told", ["alloc", "explain"])

@@ -56,7 +56,7 @@ def test_a_long_command_counts_and_clears_the_line():
 
 
 def test_a_command_that_says_nothing_of_its_progress_has_a_bar_until_its_first_output():
-    found, status = on_a_terminal("-c", COMMAND.format(argv=["advise", "--json"]))
+    found, status = on_a_terminal("-c", COMMAND.format(argv=["advise", "--cluster", "a", "--json"]))
     assert status == 0
     bar, _, output = found.partition("\x1b[1A\x1b[2K")
     assert "treepool advise" in bar
@@ -70,7 +70,9 @@ def test_an_error_comes_after_the_bar():
 
 
 def test_output_to_a_file_leaves_the_bar_to_the_terminal():
-    found, status = on_a_terminal("-c", COMMAND.format(argv=["advise", "--json"]), to_a_file=True)
+    found, status = on_a_terminal(
+        "-c", COMMAND.format(argv=["advise", "--cluster", "a", "--json"]), to_a_file=True
+    )
     assert status == 0
     assert found.endswith("\x1b[1A\x1b[2K")
 

@@ -28,10 +28,10 @@ def numbers(result):
     return [(line["wait"]["mean"], line["span"]) for line in result.json]
 
 
-def test_a_trace_by_fifo_unless_told_otherwise(treepool, write, R):
+def test_a_trace_by_easy_unless_told_otherwise(treepool, write, R):
     result = treepool("replay", write(TRACE), "-R", write(R, "R.json"), "--json")
     (line,) = result.json
-    assert (line["rules"], line["jobs"], line["refused"]) == ("policy=fifo", 3, 0)
+    assert (line["rules"], line["jobs"], line["refused"]) == ("policy=easy", 3, 0)
     assert line["wait"] == {"jobs": 3, "mean": 17 / 3, "median": 8, "p95": 9, "max": 9}
     assert line["span"] == 20
     assert line["last_start"] == 10
@@ -260,7 +260,7 @@ SWF = """\
 @pytest.mark.parametrize("packed", [False, True])
 def test_standard_workload_format_is_replayed_on_the_nodes_of_its_header(treepool, write, packed):
     path = write(gzip.compress(SWF.encode()) if packed else SWF)
-    result = treepool("replay", path, "--json", "--by", "account")
+    result = treepool("replay", path, "--json", "--by", "account", named=True)
     (line,) = result.json
     assert (line["cluster"], line["cores"], line["jobs"]) == ("4 nodes", 8, 2)
     assert (line["wait"]["max"], list(line["by"]["account"])) == (50, ["3"])
@@ -301,12 +301,12 @@ def test_nodes_without_topology_serve_other_traces_and_more_of_them_can_be_added
 
 def test_without_a_number_of_nodes_there_is_no_cluster(treepool, write):
     bare = write("1 0 0 60 8 -1 -1 8 120 -1 1 3 -1 -1 1 -1 -1 -1\n")
-    refused = treepool("replay", bare)
+    refused = treepool("replay", bare, named=True)
     assert refused.is_one_line_error(str(bare), "--nodes N is needed", status=2)
     refused = treepool("replay", write(TRACE, "x"), "--nodes", 4)
     assert refused.is_one_line_error("--nodes: 4,cores=C is needed", status=2)
     vast = write("; MaxNodes: 99999999\n" + bare.read_text())
-    assert "cannot be made (see --nodes)" in treepool("replay", vast).err
+    assert "cannot be made (see --nodes)" in treepool("replay", vast, named=True).err
 
 
 def test_a_damaged_gzip_file_is_one_line(treepool, write):

@@ -139,23 +139,23 @@ def test_show_knows_drained_nodes_and_what_belongs_to_no_job(treepool, write, va
 
 
 def test_explain_says_why_a_job_of_the_snapshot_waits(treepool):
-    result = treepool("explain", *HERE, "--job", "job3")
+    result = treepool("explain", *HERE, "job3")
     assert result.status == 1
     assert "it asks for all of a node, and jobs have a" in result.out
     assert "job job1: 48 cores, 12 GPUs" in result.out
-    (line,) = treepool("explain", *HERE, "--job", "job3", "--json").json
+    (line,) = treepool("explain", *HERE, "job3", "--json").json
     assert [job["job"] for job in line["waits"]["jobs"]] == ["job1", "job2"]
     conforms(line, "explain")
 
 
 def test_a_job_that_waits_for_its_turn_is_told_what_is_free_for_it(treepool):
-    result = treepool("explain", *HERE, "--job", "job4")
+    result = treepool("explain", *HERE, "job4")
     assert result.status == 1
     told = " ".join(result.out.split())
     assert told.startswith("job4: slot=2/[core=4;gpu=1]: waits: its turn has not come: ")
     assert "tells when it starts of what is free now it would get node3" in told
     assert "allocated" not in told and "taken" not in told
-    (line,) = treepool("explain", *HERE, "--job", "job4", "--json").json
+    (line,) = treepool("explain", *HERE, "job4", "--json").json
     conforms(line, "explain")
     assert (line["verdict"], line["code"]) == ("waits", "turn")
     assert [one["nodes"]["hosts"] for one in line["taken"]] == ["node3"]
@@ -179,11 +179,11 @@ def test_explain_of_a_shape_counts_the_running_jobs(treepool):
         (("show", "--snapshot", "-", "--jobs", "@-"), 2, "stdin"),
         (("alloc", "--snapshot", "-", "--jobspec", "-"), 2, "stdin"),
         (("alloc", *HERE, "--straddle", "3", "--policy", "best-fit", "slot/core"), 2, "weigh"),
-        (("explain", *HERE, "--job", "job9"), 1, "there is no job job9 (did you mean 'job"),
-        (("explain", *HERE, "--job", "job1"), 1, "job job1: has its resources"),
-        (("explain", *HERE, "--job", "job3", "slot/core"), 2, "--job: the snapshot tells"),
-        (("explain", *HERE, "--job", "job3", "--queue", "a"), 2, "--job: the snapshot tells"),
-        (("explain", *HERE, "slot/core", "--queue", "a"), 2, "need --instance"),
+        (("explain", *HERE, "job9"), 1, "there is no job job9 (did you mean 'job"),
+        (("explain", *HERE, "job1"), 1, "job job1: has its resources"),
+        (("explain", *HERE, "job3", "slot/core"), 2, "unrecognized arguments: slot/core"),
+        (("explain", *HERE, "job3", "--queue", "a"), 2, "--queue: job job3 says all that it"),
+        (("explain", *HERE, "slot/core", "--queue", "a"), 2, "only a running instance has"),
         (("snapshot",), 2, "FILE"),
     ],
 )
@@ -209,7 +209,7 @@ def test_a_shape_that_cannot_be_is_named_by_its_pointer(treepool, write, value):
     path = write(value)
     said = f"{path}: /pending/1"
     assert treepool("replay", "--snapshot", path).is_one_line_error(said, "column 7")
-    assert treepool("explain", "--snapshot", path, "--job", "job4").is_one_line_error(said)
+    assert treepool("explain", "--snapshot", path, "job4").is_one_line_error(said)
 
 
 def test_without_flux_there_is_nothing_to_take_a_snapshot_of(treepool, monkeypatch, tmp_path):

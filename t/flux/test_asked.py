@@ -100,12 +100,12 @@ def test_a_job_whose_queue_is_gone_from_the_configuration_is_explained_all_the_s
     site.wait(first, "alloc")
     fewer = {**conf, "queues": {"short": conf["queues"]["short"]}}
     site.flux("config", "load", stdin=json.dumps(fewer))
-    done = site.run("treepool", "explain", "--job", job)
+    done = site.run("treepool", "explain", job)
     assert (done.stderr, done.returncode) == ("", 1)
     assert "0 of 1 slots free now" in done.stdout
     site.load("sched-treepool")  # which the job manager does not send the job any more
     site.settle()
-    done = site.run("treepool", "explain", "--job", job)
+    done = site.run("treepool", "explain", job)
     gone = "waits: queue long is stopped (the configuration does not have it any more)\n"
     assert (done.stderr, done.returncode) == ("", 1)
     assert gone in done.stdout and "until the configuration has it again" in done.stdout
@@ -135,10 +135,10 @@ def explained(instance, *words):
 def test_an_explanation_of_a_job_goes_by_the_queue_that_it_was_moved_to(fast):
     job = fast.submit("--queue=slow", "-n1", "-t1h")
     fast.wait(job, "priority")
-    assert explained(fast, "--job", job) == 2
+    assert explained(fast, job) == 2
     fast.flux("update", job, "queue=fast")
     fast.wait(job, "jobspec-update")
-    assert fast.soon(lambda: explained(fast, "--job", job) == 1)
+    assert fast.soon(lambda: explained(fast, job) == 1)
 
 
 def test_an_explanation_of_a_shape_is_about_the_nodes_of_its_queue(fast):
@@ -152,11 +152,11 @@ def test_a_job_that_is_over_while_housekeeping_has_its_nodes(site):
     site.flux("config", "load", stdin=json.dumps({**conf, "job-manager": keeping}))
     job = site.submit("-t1m", seconds=0.1)
     site.wait(job, "clean")
-    told = site.flux("treepool", "explain", "--job", job).splitlines()
+    told = site.flux("treepool", "explain", job).splitlines()
     assert told[0].startswith(f"job {job}: is over, and is being cleaned up: it completed at ")
-    assert told[1].strip() == "next: rank0/core0 is free when housekeeping is done"
-    conforms(json.loads(site.flux("treepool", "explain", "--job", job, "--json")), "explain-job")
+    assert told[1].strip() == "next: fake0/core0 is free when housekeeping is done"
+    conforms(json.loads(site.flux("treepool", "explain", job, "--json")), "explain-job")
     site.flux("config", "load", stdin=json.dumps(conf))
     site.flux("housekeeping", "kill", "--all")
     over = f"job {job}: is over: it "
-    assert site.soon(lambda: site.flux("treepool", "explain", "--job", job).startswith(over))
+    assert site.soon(lambda: site.flux("treepool", "explain", job).startswith(over))

@@ -107,10 +107,10 @@ def is_refused(done, command="submit"):
 def test_help_shows_the_options_together_in_the_last_group(flux, command):
     _, group = flux(command, "--help").stdout.split("Options provided by plugins")
     shown = re.findall(r"^ +--([a-z-]+)", group, re.M)
-    assert shown[:13] == [
+    assert shown[:14] == [
         *("locality", "level", "gpu-link", "same", "same-numa"),
         *("memory", "allow-cxl", "unified-memory", "within", "segment", "locality-wait"),
-        *("switches", "gpu"),
+        *("switches", "gpu", "test-only"),
     ]
     assert "--locality-wait=TIME" in group  # no FSD, which may be a number alone
 

@@ -59,7 +59,7 @@ def test_the_table_holds_at_load_and_arguments_override_it(instance):
 
 
 def test_another_policy_holds_at_once_for_jobs_that_wait(instance):
-    assert instance.reload("").returncode == 0
+    assert instance.reload('[sched-treepool]\npolicy = "fifo"\n').returncode == 0
     assert instance.stats()["policy"] == "fifo"
     submit(instance, "-N1", "-n4", "-t1h")
     whole = submit(instance, "-N2", "-n2", "--exclusive", "-t1h")
@@ -71,7 +71,7 @@ def test_another_policy_holds_at_once_for_jobs_that_wait(instance):
 
 
 def test_a_queue_may_have_a_policy_of_its_own(instance):
-    text = '[sched-treepool.queues.debug]\npolicy = "easy"\n'
+    text = '[sched-treepool.queues.batch]\npolicy = "fifo"\n'
     assert instance.reload(text).returncode == 0
     told = {name: queue["policy"] for name, queue in instance.stats()["queues"].items()}
     assert told == {"batch": "fifo", "debug": "easy"}
@@ -320,7 +320,7 @@ def test_one_reload_changes_everything_in_the_middle_of_a_pass_and_each_job_is_a
 
 def test_a_question_is_answered_while_a_new_configuration_is_on_its_way(instance):
     instance.flux("module", "load", Path(__file__).with_name("curious.py"))
-    instance.write("")
+    instance.write('[sched-treepool]\npolicy = "fifo"\n')
     assert instance.flux("config", "reload", timeout=10) == ""
     assert instance.stats()["policy"] == "fifo"
 

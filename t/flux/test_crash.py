@@ -149,7 +149,7 @@ def test_a_scheduler_that_the_job_manager_has_given_up_starts_nothing_and_says_s
         assert 0 < jobs < 30, "it stopped soon"
         instance.settle()
         assert with_R(instance)[0] == jobs
-        said = instance.run("treepool", "explain", "--job", last).stdout
+        said = instance.run("treepool", "explain", last).stdout
         assert "the job manager has given the scheduler up" in said
         assert "flux module reload sched-treepool" in said
         said = instance.run("treepool", "explain", "--instance", "slot/core=1").stdout

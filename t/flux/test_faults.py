@@ -65,7 +65,7 @@ def test_a_limit_that_was_changed_counts_after_a_reload(four):
     four.flux("update", job, "duration=+1h")
     end = four.flux("jobs", "-no", "{expiration}", job)
     four.load("sched-treepool")
-    told = json.loads(four.flux("treepool", "explain", "--job", job, "--json"))
+    told = json.loads(four.flux("treepool", "explain", job, "--json"))
     assert told["answer"]["expiration"] == pytest.approx(float(end))
     assert told["answer"]["expiration"] == pytest.approx(told["started"] + 4 * 3600, abs=60)
 
@@ -237,7 +237,7 @@ def test_a_memo_that_is_nested_as_deep_neither_ends_its_job_nor_a_command(lax):
     lax.wait(job, "alloc")
     lax.flux("python", "-c", MEMO, job)
     lax.load("sched-treepool")
-    assert f"job {job}: runs since" in lax.flux("treepool", "explain", "--job", job)
+    assert f"job {job}: runs since" in lax.flux("treepool", "explain", job)
     assert "1 of 120 cores used" in lax.flux("treepool", "status")
     words = ("--hosts=fake0", "--start=now", "--duration=1h", "--user=nobody", "--name=w")
     assert job in lax.run("treepool", "window", "add", *words).stderr

@@ -23,7 +23,7 @@ ENV = {"TREEPOOL_TEST_PROPERTIES": '{"batch": "0-1", "+some": "1"}'}
 @pytest.fixture(scope="module")
 def instance():
     """Three nodes of 4 cores, with policy fifo."""
-    with Instance(3, 4, 0, conf=CONF, env=ENV) as instance:
+    with Instance(3, 4, 0, conf=[*CONF, 'sched-treepool.policy="fifo"'], env=ENV) as instance:
         instance.load("sched-treepool")
         yield instance
 
@@ -63,7 +63,7 @@ def reload(instance, change):
 
 def explained(instance, *words):
     """What ``explain`` says, as text and as JSON."""
-    kind = "explain-job" if words[0] == "--job" else "explain-instance"
+    kind = "explain-instance" if words[0] == "--instance" else "explain-job"
     line = json.loads(instance.run("treepool", "explain", "--json", *words).stdout)
     conforms(line, kind)
     return instance.run("treepool", "explain", *words).stdout, line
@@ -111,7 +111,7 @@ def test_a_job_has_its_place_in_the_order_of_the_parent(site):
     head = both_nodes(site, "batch")
     small = submit(site, "express", "-t1m")
     waits(site, small)
-    text, line = explained(site, "--job", small)
+    text, line = explained(site, small)
     assert "queue express in the order of batch: 1 job ahead of it, policy fifo" in text
     assert (line["queue"], line["answer"]["queue"]) == ("express", "batch")
     text, line = explained(site, "--instance", "slot/core=1", "--queue=express")
@@ -128,7 +128,7 @@ def test_a_virtual_queue_that_is_stopped_holds_up_only_its_own_jobs(site):
     assert waits(site, behind)
     site.flux("queue", "stop", "--quiet", "--message=cooling", "express")
     site.wait(behind, "alloc")
-    text, _ = explained(site, "--job", head)
+    text, _ = explained(site, head)
     assert "waits: queue express is stopped (cooling)" in text
     assert "flux queue start express" in text
     site.flux("queue", "start", "--quiet", "express")
@@ -139,7 +139,7 @@ def test_jobs_of_a_virtual_queue_wait_for_the_start_of_its_parent(site):
     site.flux("queue", "stop", "--quiet", "--message=cooling", "batch")
     job = submit(site, "express")
     site.wait(job, "priority")
-    for words in (["--job", job], ["--instance", "slot/core=1", "--queue=express"]):
+    for words in ([job], ["--instance", "slot/core=1", "--queue=express"]):
         text, line = explained(site, *words)
         assert "queue batch, the parent of express, is stopped (cooling)" in text
         assert "starts it (flux queue start batch)" in text
@@ -250,7 +250,7 @@ def test_a_job_of_a_queue_that_names_hosts_waits_for_these_and_says_so(hosts):
     assert "+some" not in json.dumps(hosts.R(first))
     reason = hosts.soon(lambda: hosts.annotation(second, "reason_pending"))
     assert reason.startswith("0 of 1 nodes free now")
-    _, line = explained(hosts, "--job", second)
+    _, line = explained(hosts, second)
     assert line["explanation"]["nodes"] == 1
     assert line["explanation"]["shape"].startswith(f"{second}: node{{x}}/slot")
     _, line = explained(hosts, "--instance", "slot/gpu=9", "--queue=some")

@@ -250,8 +250,8 @@ def test_commands_say_that_another_scheduler_runs_and_how_to_have_treepool(tmp_p
         waits = instance.submit("-n1")
         for words in (["status"], ["show", "--instance"]):
             assert f"\n{other}" in instance.flux("treepool", *words)
-        assert f"\n     {other}" in instance.run("treepool", "explain", "--job", waits).stdout
-        assert other not in instance.flux("treepool", "explain", "--job", job)
+        assert f"\n     {other}" in instance.run("treepool", "explain", waits).stdout
+        assert other not in instance.flux("treepool", "explain", job)
         taken = instance.run("treepool", "snapshot", tmp_path / "taken")
         assert taken.returncode == 0
         assert taken.stderr.startswith(f"treepool snapshot: note: {other}")

@@ -26,8 +26,8 @@ def said(instance, *words, status=0):
 
 def explained(instance, job, status):
     """What a guest is told of *job*: the lines, and all in one; also for programs."""
-    text = said(instance, "explain", "--job", job, status=status)
-    line = json.loads(said(instance, "explain", "--job", job, "--json", status=status))
+    text = said(instance, "explain", job, status=status)
+    line = json.loads(said(instance, "explain", job, "--json", status=status))
     conforms(line, "explain-job")
     assert (line["job"], line["state"] == "RUN") == (job, "runs since" in text)
     return text.splitlines(), text
@@ -61,7 +61,7 @@ def test_a_guest_sees_where_jobs_are_and_how_close(busy):
     lines = [json.loads(x) for x in said(busy, "status", "--jobs", "--json").splitlines()]
     jobs = {line["job"]: line for line in lines[:-1]}
     assert set(jobs) == {busy.wide, busy.head, busy.next}
-    assert jobs[busy.wide]["placement"] == busy.annotation(busy.wide, "resource_summary")
+    assert jobs[busy.wide]["summary"] == busy.annotation(busy.wide, "resource_summary")
     assert (jobs[busy.wide]["fitness"], jobs[busy.wide]["nodes"]) == (1.0, 3)
     assert lines[-1]["totals"]["cores_used"] == 3 * 120
 
@@ -83,7 +83,7 @@ def test_in_private_mode_a_guest_sees_only_that_something_is_used(private):
     assert {gpu["state"] for gpu in gpus} == {"free", "used"}
     assert {gpu["job"] for gpu in gpus} == {"", "other"}
     for job in (private.wide, private.head):
-        done = guest(private, "explain", "--job", job)
+        done = guest(private, "explain", job)
         assert (done.returncode, done.stdout) == (1, "")
         assert len(done.stderr.splitlines()) == 1
 
@@ -165,7 +165,7 @@ def test_in_private_mode_the_user_of_a_job_is_told_that_it_is_held(private):
     user = private.with_env(**{**GUEST, "FLUX_HANDLE_USERID": str(os.getuid())})
     job = private.submit("--queue=debug", "-n1", "--urgency=0")
     private.wait(job, "priority")
-    done = user.run("treepool", "explain", "--job", job)
+    done = user.run("treepool", "explain", job)
     assert done.stdout.startswith(f"job {job}: is held: its urgency is 0"), done.stderr
     private.flux("cancel", job)
 
@@ -175,9 +175,7 @@ def test_in_private_mode_nobody_is_told_how_many_jobs_of_others_are_ahead_of_his
     told = answers(private, "job", userid=os.getuid(), id=number(private, private.next))
     assert (told[0]["state"], told[0]["ahead"]) == ("waiting", None)
     user = private.with_env(**{**GUEST, "FLUX_HANDLE_USERID": str(os.getuid())})
-    assert (
-        "queue batch: policy easy" in user.run("treepool", "explain", "--job", private.next).stdout
-    )
+    assert "queue batch: policy easy" in user.run("treepool", "explain", private.next).stdout
 
 
 def test_a_guest_gets_the_numbers(busy):
@@ -214,7 +212,7 @@ def test_without_sched_treepool_a_guest_is_told_so_and_the_owner_is_served(small
 def test_what_would_start_now(busy):
     shape = "slot=2/[core=8;gpu=1]"
     text = said(busy, "explain", "--instance", shape, "--queue", "debug", "--duration", "10m")
-    assert text.startswith(f"{shape}: would start now\n     on rank3/core[0-7,15-22],gpu[0-1]\n")
+    assert text.startswith(f"{shape}: would start now\n     on fake3/core[0-7,15-22],gpu[0-1]\n")
     assert "fitness 1.00" in text
 
 
@@ -235,7 +233,7 @@ def test_what_a_program_is_told_of_a_shape(busy, shape, verdict):
 
 
 def test_what_the_owner_is_told_of_a_job_that_waits(busy):
-    line = json.loads(busy.run("treepool", "explain", "--job", busy.head, "--json").stdout)
+    line = json.loads(busy.run("treepool", "explain", busy.head, "--json").stdout)
     conforms(line, "explain-job")
     assert line["explanation"]["verdict"] == "waits"
     assert [job["job"] for job in line["explanation"]["waits"]["jobs"]] == [busy.wide]
@@ -274,8 +272,8 @@ def test_what_a_queue_requires_counts():
         instance.load("sched-treepool")
         instance.flux("queue", "start", "--all", "--quiet")
         words = ("explain", "--instance", "slot/core=1", "--queue")
-        assert "on rank0/core" in said(instance, *words, "slow")
-        assert "on rank1/core" in said(instance, *words, "fast")
+        assert "on fake0/core" in said(instance, *words, "slow")
+        assert "on fake1/core" in said(instance, *words, "fast")
         text = said(instance, "explain", "--instance", "node=2/slot/core", "--queue=fast", status=1)
         assert "infeasible" in text
         script = "import flux, json, sys; flux.Flux().rpc(*map(json.loads, sys.argv[1:])).get()"
@@ -298,7 +296,7 @@ def test_what_can_never_run(busy):
     [
         (
             ["slot=1/core=1"],
-            "/queue: is missing, and there is no default: name one of batch, debug",
+            "--queue: is missing, and there is no default: name one of batch, debug",
         ),
         (["slot=1/core=1", "--queue", "nope"], "not one of this instance's queues"),
         (["slot=1/chassis/core=1", "--queue", "batch"], "chassis"),
@@ -317,7 +315,7 @@ def test_a_question_that_cannot_be_meant_is_refused_in_one_line(busy, words, pro
 def test_a_job_that_runs(busy):
     lines, text = explained(busy, busy.wide, 0)
     assert lines[0].startswith(f"job {busy.wide}: runs since ")
-    assert "on rank[0-2]/core[0-119],gpu[0-7], in numa 0-7" in text
+    assert "on fake[0-2]/core[0-119],gpu[0-7], in numa 0-7" in text
     assert "fitness 1.00 of 1: an idle cluster could not do better" in text
     assert "next: it ends at " in text
 
@@ -349,7 +347,7 @@ def test_a_job_that_would_be_served_but_for_a_reservation(busy):
 
 
 def test_the_owner_sees_which_nodes_lack_what_too(busy):
-    done = busy.run("treepool", "explain", "--job", busy.head)
+    done = busy.run("treepool", "explain", busy.head)
     assert done.returncode == 1
     assert "it asks for a whole node, and jobs have 120 cores and 8 GPUs of it" in done.stdout
     assert f"job {busy.wide}: 360 cores, 24 GPUs" in done.stdout
@@ -404,7 +402,7 @@ def test_a_job_that_only_drained_nodes_keep_waiting(busy):
     _, text = explained(busy, job, 1)
     assert "waits: nodes are down or drained: 3 of 4 nodes up" in text
     assert "cannot be told: it needs nodes that are down or drained" in text
-    owner = busy.run("treepool", "explain", "--job", job).stdout
+    owner = busy.run("treepool", "explain", job).stdout
     assert "of which 1 is drained" in owner
     assert (
         f"drained   {busy.flux('resource', 'list', '-i', '0', '-no', '{nodelist}')}: broken"
@@ -416,7 +414,7 @@ def test_a_job_that_only_drained_nodes_keep_waiting(busy):
 
 
 def test_a_job_that_there_is_not(busy):
-    done = guest(busy, "explain", "--job", "ƒ1111")
+    done = guest(busy, "explain", "ƒ1111")
     assert (done.returncode, done.stdout) == (1, "")
     assert "there is no such job" in done.stderr
 
@@ -429,7 +427,7 @@ def test_an_explanation_goes_by_the_options_of_the_scheduler(small, idle):
     small.submit("--cc=1-4", "-t1h", "-n1", "-c3")  # a core is left in each NUMA domain
     job = small.submit("-t1h", "-n1", "-c2")
     small.settle()
-    done = small.run("treepool", "explain", "--job", job, "--verbose")
+    done = small.run("treepool", "explain", job, "--verbose")
     assert done.returncode == 1
     assert "required: each slot in one numa" in done.stdout
     assert "order     first-fit" in done.stdout
@@ -450,12 +448,12 @@ def test_a_job_that_the_scheduler_has_not_been_sent(small, idle):
 
 
 def test_a_job_that_the_first_of_its_queue_holds_up(small, idle):
-    small.load("sched-treepool")
+    small.load("sched-treepool", "policy=fifo")
     small.wait(small.submit("-t1h", "-n1", "-c8"), "alloc")
     head = small.submit("-t1h", "-N2", "-n2", "--exclusive")
     job = small.submit("-t1h", "-n1")
     small.settle()
-    done = small.run("treepool", "explain", "--job", job)
+    done = small.run("treepool", "explain", job)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert lines[0] == f"job {job}: waits: {head} is ahead in the queue"

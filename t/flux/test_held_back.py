@@ -188,14 +188,15 @@ def test_status_tells_what_is_held_back(four):
     spoil(four, job, None)
     four.load("sched-treepool")
     four.submit("-N3", "-n3", "--exclusive")
-    held = "rank[0-1]/core[0-7],gpu[0-1]"
+    held = "fake[0-1]/core[0-7],gpu[0-1]"
     lines = four.flux("treepool", "status").splitlines()
     assert f"held back for jobs whose R cannot be read: {held}" in lines
     assert lines[0].startswith("4 nodes: 2 idle, 2 full; 16 of 32 cores used")
     facts = [json.loads(line) for line in four.flux("treepool", "status", "--json").splitlines()]
     (told,) = (fact for fact in facts if "held_back" in fact)
     conforms(told, "status-held-back")
-    assert told["held_back"] == held
+    assert told["held_back"] == "rank[0-1]/core[0-7],gpu[0-1]"
+    assert told["hosts"] == "fake[0-1]"
     assert facts[-1]["totals"]["cores_used"] == 16
     assert four.stats()["running_jobs"] == 0
     added = four.flux(

@@ -107,7 +107,7 @@ def test_without_a_scheduler_every_question_says_that_none_is_loaded(cluster):
         assert "no scheduler is loaded" in cluster.flux("treepool", "status")
         last = cluster.flux("treepool", "status", "--json").splitlines()[-1]
         assert json.loads(last)["scheduled"] is False
-        told = cluster.run("treepool", "explain", "--job", job).stdout
+        told = cluster.run("treepool", "explain", job).stdout
         assert "waits: no scheduler is loaded" in told and loads in told
         where = cluster.run("treepool", "where", "--job", job)
         assert (where.returncode, where.stderr.count("\n")) == (1, 1)

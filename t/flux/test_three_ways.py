@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 
 import attrs
@@ -97,7 +98,7 @@ def test_the_first_job_has_its_answers_and_nothing_of_treepool_is_left(walk):
     job = re.search(r"^ƒ\w+$", walk.first, re.M)[0]
     assert f"\njob {job}: runs since " in walk.first
     assert re.search(r"^1 node: .* 1 of [\d,]+ cores? used", walk.first, re.M)
-    assert re.search(rf"^{job} .* RUN .* rank0/core", walk.first, re.M)
+    assert re.search(rf"^{job} .* RUN .* {socket.gethostname()}/core", walk.first, re.M)
     assert walk.first.rstrip().rpartition("\n")[2].startswith("removed treepool")
     assert "now.html" in walk.home
     assert [name for name in walk.home if name.startswith(".local")] == []

@@ -119,7 +119,7 @@ def test_a_new_scheduler_goes_by_the_time_of_submission(four, split):
 def test_explain_says_until_when_it_waits(four, split):
     job = four.submit("-N2", "-n2", "--exclusive", "--locality-wait=1h")
     four.settle()
-    told = four.run("treepool", "explain", "--job", job).stdout
+    told = four.run("treepool", "explain", job).stdout
     assert "no close place is free, any will do at" in told
 
 

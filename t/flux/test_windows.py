@@ -203,9 +203,9 @@ def test_what_shows_the_instance_shows_its_windows(two):
     for words in (["status"], ["show", "--instance"]):
         assert "window maint: fake[0-1], from " in two.flux("treepool", *words)
     assert reason(two, job).startswith("window maint")
-    said = two.run("treepool", "explain", "--job", job).stdout
+    said = two.run("treepool", "explain", job).stdout
     assert "it may not reach into window maint: fake[0-1], from " in said
-    line = json.loads(two.run("treepool", "explain", "--job", job, "--json").stdout)
+    line = json.loads(two.run("treepool", "explain", job, "--json").stdout)
     conforms(line, "explain-job")
     first, *_ = two.flux("treepool", "status", "--json").splitlines()
     conforms(json.loads(first), "status-window")

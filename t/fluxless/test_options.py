@@ -21,8 +21,8 @@ def table(**entries):
     )
 
 
-def test_nothing_given_is_fifo_with_one_reservation():
-    assert options.read() == Options(Rule("fifo", 1))
+def test_nothing_given_is_easy_with_one_reservation():
+    assert options.read() == Options(Rule("easy", 1))
 
 
 @pytest.mark.parametrize("policy, depth", [("easy", 1), ("conservative", 64)])

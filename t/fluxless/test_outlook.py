@@ -62,7 +62,7 @@ def test_a_new_job_respects_the_reservations_of_other_queues(policy, waiting):
         case.submit(jobid, "slot=1/core=2", 200.0, "debug")
     for queue in ("debug", "other"):  # nothing waits in the other one
         new = case.job(99, "slot=1/core=1", 150.0, queue)
-        assert outcome(case.outlook.start_of_new(new)) == NOW + 150
+        assert outcome(case.outlook.start_of_new(new)).start == NOW + 150
 
 
 def test_jobs_of_fifo_start_one_after_another_though_others_have_reservations():
@@ -86,7 +86,7 @@ def test_jobs_of_other_queues_are_ahead_though_they_have_no_reservation():
     assert outcome(case.outlook.starts(0.0)) == {3: NOW + 200, 4: NOW + 250, 6: NOW + 300}
     assert outcome(case.outlook.start(case.queue.jobs[6])) == NOW + 300
     new = case.job(99, "slot=1/core=8", 50.0, "debug")
-    assert outcome(case.outlook.start_of_new(new)) == NOW + 350
+    assert outcome(case.outlook.start_of_new(new)).start == NOW + 350
 
 
 def test_each_of_many_queues_has_estimates():
@@ -103,13 +103,13 @@ def test_a_new_job_is_behind_all_though_others_have_left_that_were_planned(polic
         case.queue.add(case.job(jobid, "slot=1/core=8", 50.0, "batch"))
     finish(case.queue.run())
     new = case.job(999, "slot=1/core=8", 50.0, "batch")
-    assert outcome(case.outlook.start_of_new(new)) == "many"
+    assert outcome(case.outlook.start_of_new(new)).start == "many"
     other = case.job(999, "slot=1/core=8", 50.0, "debug")
-    assert outcome(case.outlook.start_of_new(other)) == NOW + 100 + 257 * 50
+    assert outcome(case.outlook.start_of_new(other)).start == NOW + 100 + 257 * 50
     for jobid in range(2, 102):
         case.queue.remove(jobid)
     finish(case.queue.run())
-    assert outcome(case.outlook.start_of_new(new)) == NOW + 100 + 200 * 50
+    assert outcome(case.outlook.start_of_new(new)).start == NOW + 100 + 200 * 50
 
 
 @pytest.mark.parametrize("policy", ["fifo", "easy"])
@@ -123,7 +123,7 @@ def test_who_has_no_estimate_is_told_why(policy):
     assert told[0] == NOW + 100
     assert told[1:] == ["unlimited", "ahead" if policy == "fifo" else "unlimited"]
     new = case.job(99, "slot=1/core=8", 50.0, "batch")
-    assert outcome(case.outlook.start_of_new(new)) == told[2]
+    assert outcome(case.outlook.start_of_new(new)).start == told[2]
 
 
 @pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
@@ -169,7 +169,9 @@ def test_who_needs_nodes_that_are_away_is_told_so():
     case.pool.mark_down("0")
     case.submit(2, "slot=1/core=8", 10.0, "batch")
     assert outcome(case.outlook.start(case.queue.jobs[2])) == "nodes"
-    assert outcome(case.outlook.start_of_new(case.job(3, "slot/core", 1.0, "batch"))) == "nodes"
+    assert (
+        outcome(case.outlook.start_of_new(case.job(3, "slot/core", 1.0, "batch"))).start == "nodes"
+    )
 
 
 def test_who_is_behind_too_many_is_told_so(monkeypatch):
@@ -178,7 +180,9 @@ def test_who_is_behind_too_many_is_told_so(monkeypatch):
     for jobid in range(2, 6):
         case.submit(jobid, "slot=1/core=8", 10.0, "batch")
     assert outcome(case.outlook.start(case.queue.jobs[5])) == "many"
-    assert outcome(case.outlook.start_of_new(case.job(9, "slot/core=8", 1.0, "batch"))) == "many"
+    assert (
+        outcome(case.outlook.start_of_new(case.job(9, "slot/core=8", 1.0, "batch"))).start == "many"
+    )
 
 
 @pytest.mark.parametrize("steps", range(1, 5))
@@ -196,8 +200,8 @@ def test_who_waits_for_a_plan_that_another_began_goes_on_with_it(steps):
         finished[0] = yield from mine
 
     assert sum(1 for _ in islice(work(), 1000)) < 1000
-    assert finished == [NOW + 150]
-    assert outcome(other) == NOW + 150
+    assert finished[0].start == NOW + 150
+    assert outcome(other).start == NOW + 150
 
 
 def test_a_plan_that_fails_is_an_error_to_who_began_it_and_to_nobody_else(monkeypatch):
@@ -209,6 +213,6 @@ def test_a_plan_that_fails_is_an_error_to_who_began_it_and_to_nobody_else(monkey
     next(other)
     next(mine)
     monkeypatch.setattr(Forecast, "begin", planned)
-    assert outcome(mine) == NOW + 100
+    assert outcome(mine).start == NOW + 100
     with pytest.raises(ArithmeticError):
         outcome(other)

@@ -23,7 +23,7 @@ from view.hostile import HOSTS, cluster
 NUMBERS, TOTALS = counted()
 
 WAITS = {"id": 1, "state": "waiting", "code": "window", "t_estimate": None, "no_estimate": None}
-WAITS.update(reserved=False, ahead=1, behind=None)
+WAITS.update(reserved=False, ahead=1, behind=None, hosts="", summary="")
 
 
 def pretend(monkeypatch, name):
@@ -40,7 +40,7 @@ def pretend(monkeypatch, name):
         jobs=(running, waits),
         drained=4,
         windows=(entry,),
-        held_back=name,
+        held_back=((0b1, 0b1, 0),),
         drains=(Drained((2,), (HOSTS[2],), name),),
         rules={name: {"policy": "fifo", "depth": 1}},
         stopped="no scheduler is loaded",
@@ -65,6 +65,8 @@ def pretend(monkeypatch, name):
             Facts(called, "SCHED", queue=name, dependencies=(name,), answer=answer),
             (),
         ),
+        question=lambda spec: {},
+        conditions=lambda spec: [],
         ask_for=lambda question: ({**answer, "verdict": "later"}, closed),
         jobspec_of=lambda jobid: from_resources(parse_shape("slot=1/gpu=9")),
         windows_now=lambda handle=None: (SimpleNamespace(entry=entry, source=name),),

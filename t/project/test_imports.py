@@ -12,7 +12,7 @@ import pytest
 
 from broker import environment
 from commandline import REPOSITORY
-from treepool.cli.main import SUBCOMMANDS
+from treepool.cli.main import SUBCOMMANDS, UNLISTED
 
 #: Prints what is loaded at the end, as the last line.
 SCRIPT = """
@@ -29,7 +29,7 @@ ROOMS = ("treepool.cli", "treepool.discovery", "treepool.flux", "treepool.view")
 
 
 #: The modules of the subcommands.
-COMMANDS = {f"treepool.cli.{module}" for _, module, _ in SUBCOMMANDS}
+COMMANDS = {f"treepool.cli.{module}" for _, module, *_ in (*SUBCOMMANDS, *UNLISTED)}
 
 
 def loaded(statements):

@@ -27,7 +27,7 @@ def test_a_command_prints_what_stands_below_it(command):
 def test_the_demo_allocates_the_jobs_of_the_rfc():
     makefile = (REPOSITORY / "Makefile").read_text()
     recipe = re.search(r"^demo:.*?\n((?:\t.*\n)+)", makefile, re.M)[1]
-    rows = treepool(shlex.split(recipe.replace("\\\n", " "))[1:])[1:]
+    rows = treepool(shlex.split(recipe.replace("\\\n", " "))[1:])[2:]
     assert [row.split()[0] for row in rows] == [str(number) for number in range(1, 12)]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import treepool
 from commandline import REPOSITORY
-from treepool.cli.main import whole
+from treepool.cli.main import UNLISTED, whole
 
 MANUAL = runpy.run_path(str(REPOSITORY / "doc" / "manual.py"))
 PAGES = {page.name: page.program for page in MANUAL["PAGES"]}
@@ -32,12 +32,15 @@ def parsers(parser):
 @pytest.mark.parametrize("name", PAGES)
 def test_a_man_page_has_every_subcommand_and_option(pages, name):
     for subcommand, parser in whole()[1].items():
+        if subcommand in dict(UNLISTED):
+            continue
         _, heading, part = pages[name].partition(f"### {PAGES[name]} {subcommand}\n")
         assert heading
         part = part.partition("\n### ")[0]
         for inner in parsers(parser):
             for action in inner._actions:
-                options = [] if "--help" in action.option_strings else action.option_strings
+                hidden = "--help" in action.option_strings or action.help == argparse.SUPPRESS
+                options = [] if hidden else action.option_strings
                 assert [option for option in options if option not in part] == []
 
 

@@ -141,7 +141,7 @@ def on_a_terminal(**environment):
     """What the command writes to a terminal."""
     ours, theirs = pty.openpty()
     done = subprocess.Popen(
-        [sys.executable, "-m", "treepool", "show", "--jobs", "slot=1/core"],
+        [sys.executable, "-m", "treepool", "show", "--cluster=a", "--jobs=slot=1/core"],
         stdout=theirs,
         stdin=theirs,
         env={**bare_environment(), "TERM": "xterm-256color", "COLUMNS": "100", **environment},

@@ -181,7 +181,7 @@ def test_nodes_that_look_alike_are_told_once():
     (passed,) = found.passed
     assert passed.ranks == (0, 1, 2, 3, 4, 5)
     assert found.unneeded == 2
-    assert "n[0-5] (6 nodes, ranks 0-5): 15 of 16 cores, 4 of 4 GPUs free" in words(found)
+    assert "n[0-5] (6 nodes): 15 of 16 cores, 4 of 4 GPUs free" in words(found)
 
 
 def test_nodes_that_lack_the_same_one_after_another_are_told_once():
@@ -190,7 +190,7 @@ def test_nodes_that_lack_the_same_one_after_another_are_told_once():
     (passed,) = found.passed
     assert (passed.ranks, len(passed.nodes)) == ((0, 1, 2), 3)
     assert passed.why == "needs 6 cores: the nodes have 0 to 3 free"
-    assert "n[0-2] (3 nodes, ranks 0-2): 0 to 3 of 16 cores, 4 of 4 GPUs free" in words(found)
+    assert "n[0-2] (3 nodes): 0 to 3 of 16 cores, 4 of 4 GPUs free" in words(found)
 
 
 def test_constraints_and_nodes_that_are_down_are_heeded():

@@ -81,15 +81,15 @@ def test_what_has_no_estimate_says_why(why, words):
     *_, last = told("SCHED", answer={**WAITING, "no_estimate": why})
     assert last.strip() == f"next: when it starts cannot be told: {words}"
     later = {"verdict": "later", "reason": "because", "t_estimate": None, "no_estimate": why}
-    *_, last = answer_to_shape("slot/core", later, Closed(), "", NOW)
+    *_, last = answer_to_shape("slot/core", later, Closed(), NOW)
     assert last.strip() == f"when it would start cannot be told: {words}"
 
 
 def test_a_job_that_is_over_may_still_be_cleaned_up():
     over = {"started": NOW, "result": "COMPLETED"}
-    held = told("INACTIVE", **over, answer={"state": "running"}, placement="rank1/core0")
+    held = told("INACTIVE", **over, answer={"state": "running"}, summary="n1/core0")
     assert held[0] == "job f1: is over, and is being cleaned up: it completed"
-    assert held[1].strip() == "next: rank1/core0 is free when housekeeping is done"
+    assert held[1].strip() == "next: n1/core0 is free when housekeeping is done"
     assert told("INACTIVE", **over, answer={"state": "unknown"}) == [
         "job f1: is over: it completed"
     ]
@@ -151,28 +151,31 @@ def test_every_state_has_a_line_and_none_of_them_controls_a_terminal(state):
 
 
 def test_answers_to_shapes():
-    now = {"verdict": "now", "fitness": 0.5}
-    got = answer_to_shape("slot/core", now, Closed(), "rank0/core0", NOW)
-    assert got[1].strip() == "on rank0/core0"
+    now = {"verdict": "now", "fitness": 0.5, "summary": "n0/core0"}
+    got = answer_to_shape("slot/core", now, Closed(), NOW)
+    assert got[1].strip() == "on n0/core0"
     later = {"verdict": "later", "reason": "because", "t_estimate": None}
-    assert "cannot be told" in answer_to_shape("slot/core", later, Closed(), "", NOW)[1]
-    soon = {**later, "t_estimate": NOW}
-    assert "about" in answer_to_shape("slot/core", soon, Closed(), "", NOW)[1]
+    assert "cannot be told" in answer_to_shape("slot/core", later, Closed(), NOW)[1]
+    soon = {**later, "t_estimate": NOW, "summary": "n1/core0"}
+    _, line = answer_to_shape("slot/core", soon, Closed(), NOW)
+    assert "about" in line and line.endswith(" on n1/core0")
+    held = answer_to_shape("slot/core", now, Closed(), NOW, ["it is held"])
+    assert held == [*got, "     but first: it is held"]
 
 
 @pytest.mark.parametrize("verdict", ["now", "later"])
 def test_a_queue_that_is_stopped_or_disabled_comes_before_the_answer(verdict):
     answer = {"verdict": verdict, "fitness": 0.5, "reason": "because", "t_estimate": NOW}
-    stopped, next_ = answer_to_shape("slot/core", answer, Closed("b", "cooling"), "", NOW)
+    stopped, next_ = answer_to_shape("slot/core", answer, Closed("b", "cooling"), NOW)
     assert stopped == "slot/core: would wait: queue b is stopped (cooling)"
     assert next_.endswith("starts it (flux queue start b)"), "with queues, it needs a name"
     assert "until an administrator starts it" in next_
     closed = Closed("x", "cooling", None, "b")
-    stopped, next_ = answer_to_shape("slot/core", answer, closed, "", NOW)
+    stopped, next_ = answer_to_shape("slot/core", answer, closed, NOW)
     assert stopped == "slot/core: would wait: queue b, the parent of x, is stopped (cooling)"
     assert next_.endswith("starts it (flux queue start b)")
-    both = answer_to_shape("slot/core", answer, Closed("", "", ""), "", NOW)
+    both = answer_to_shape("slot/core", answer, Closed("", "", ""), NOW)
     assert both == ["slot/core: would be refused: the queue is disabled"]
     never = {"verdict": "infeasible", "reason": "too large"}
-    (line,) = answer_to_shape("slot/core", never, Closed("b", "cooling"), "", NOW)
+    (line,) = answer_to_shape("slot/core", never, Closed("b", "cooling"), NOW)
     assert line == "slot/core: infeasible: too large"

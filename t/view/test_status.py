@@ -81,10 +81,11 @@ def test_a_gpu_has_its_model_memory_domain_and_job():
 
 
 def test_a_job_has_its_placement_and_how_close_it_is():
-    _, jobs, picture = situation()
-    near, across, waiting = status.job_lines(picture, jobs)
+    pool, jobs, _ = situation()
+    near, across, waiting = status.job_lines(pool.inventory, jobs)
     assert (near.nodes, near.cores, near.gpus) == (1, 2, 1)
     assert near.placement == "rank0/core[0-1],gpu0"
+    assert (near.hosts, near.summary) == ("n0", "n0/core[0-1],gpu0")
     assert (near.domains, near.fitness) == ("numa 0", 1.0)
     assert across.domains == "numa 0-1"
     assert across.fitness is None, "the scheduler did not tell it"
@@ -107,7 +108,7 @@ def test_no_nodes_have_no_numbers():
 
 
 def test_names_cannot_send_commands_to_a_terminal():
-    _, jobs, picture = situation()
-    shown = repr([*status.gpu_lines(picture, jobs), *status.job_lines(picture, jobs)])
+    pool, jobs, picture = situation()
+    shown = repr([*status.gpu_lines(picture, jobs), *status.job_lines(pool.inventory, jobs)])
     assert "\x1b" not in "".join(line.user for line in status.gpu_lines(picture, jobs))
     assert shown.isprintable()

@@ -7,8 +7,9 @@ A slot strands GPUs that the jobs to come then cannot use: they are jobs of one
 GPU with its share of the cores, or those of a mix.
 
 examples:
-  treepool advise                             an example cluster
+  treepool advise --cluster a                 an example cluster
   treepool advise -R R.json                   your own
+  flux treepool advise                        the instance
   treepool advise -R R.json --shape 'slot=1/[core=20;gpu=1]' 'slot=2/socket/core=6'
       what would these leave?
   treepool advise -R R.json --mix '7*slot/[core=12;gpu=1]' 'slot/node{x}'
@@ -97,10 +98,11 @@ def run(arguments: Namespace) -> int:
     found, left_out = advise(pool, arguments.shape, mix)
     if arguments.json:
         for one in found:
-            out_json(_line(one))
+            out_json({**cluster.named(arguments), **_line(one)})
         return DONE
     from treepool.view.advisetext import text
 
+    out(*cluster.example(arguments))
     draw(lambda width: text(found, left_out, width))
     return DONE
 
@@ -117,7 +119,7 @@ def _print_mix(arguments: Namespace) -> int:
 
             pool, past = live.history()
         counts, unread = past.counts, past.unread
-        if arguments.R_file or arguments.snapshot or arguments.cluster != "a":
+        if arguments.R_file or arguments.snapshot or arguments.cluster:
             pool = Pool(cluster.resource_set(arguments))
     else:
         pool = Pool(cluster.resource_set(arguments))

@@ -1,22 +1,26 @@
-"""Print what jobs would get on an idle cluster, or on what is free in a snapshot.
+"""Print what jobs would get on an idle cluster, or of what is free in the running instance.
 Each job gets some of what the jobs before it left free. A job is a shape (RFC 46).
 A job that is refused does not stop those after it.
 
 examples:
-  treepool alloc 'slot=2/[core=8;gpu=1]' 'slot=1/socket{x}'
-      two slots of 8 cores and a near GPU, then a whole socket, on cluster a
+  treepool alloc --cluster a 'slot=2/[core=8;gpu=1]' 'slot=1/socket{x}'
+      two slots of 8 cores and a near GPU, then a whole socket, on example cluster a
+  flux treepool alloc 'slot=2/node{x}'
+      of what is free in the instance
   treepool alloc --cluster b --json 'slot=2-9/node{x}'
       as many whole nodes as are free, two to nine, for a program to read
   treepool alloc -R R.json --locality required 'slot=1/[core=8;gpu=1]'
       on your own cluster; "flux kvs get resource.R" prints its R
   treepool alloc --snapshot now.json 'slot=2/node{x}'
       on what was free when a snapshot was taken
-  treepool alloc --constraint '{"ranks": ["4-7"]}' 'slot=1/numa{x}'
-      on one of the nodes that satisfy a constraint (RFC 31)
-  treepool alloc --option level=socket --option same=driver 'node=2/slot/core=40'
-      as with "flux submit -S treepool.level=socket -S treepool.same=driver"
-  treepool alloc --R 'slot=1/node{x}' > job.json
+  flux treepool alloc --requires 'host:n[4-7]' 'slot=1/numa{x}'
+      on one of these nodes
+  flux submit --dry-run -N2 --within=switch ./solve | treepool alloc -R R.json --jobspec -
+      with the line that you would submit
+  treepool alloc --cluster a --print-R 'slot=1/node{x}' > job.json
       the R of the job, scheduling key included
+  flux job info $JOBID R | treepool alloc -R - --subinstance
+      the R with which a Flux instance inside this job starts
 
 exit status:
   0 all were allocated; 1 not all, or R is not valid; 2 usage, or no such file
@@ -25,17 +29,21 @@ exit status:
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, Namespace
-from typing import Any, Iterator, Optional
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from contextlib import suppress
+from typing import Any, Iterator
 
-from treepool.cli import cluster, files
+import attrs
+
+from treepool.cli import cluster, files, instance, requested
 from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
+from treepool.cli.requested import Asked
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, width
-from treepool.errors import InvalidInput
+from treepool.errors import InvalidShape
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
-from treepool.rfc import document
-from treepool.rfc.findings import shown
+from treepool.rfc.rset import subinstance
+from treepool.rfc.shape import parse_shape
 
 
 def define(parser: ArgumentParser) -> None:
@@ -50,17 +58,8 @@ def define(parser: ArgumentParser) -> None:
         help="a job as a jobspec, allocated after all shapes; repeatable",
     )
     cluster.add_where(parser)
-    how = cluster.add_placement(parser)
-    how.add_argument("--constraint", metavar="JSON", help="which nodes the shapes may use (RFC 31)")
-    how.add_argument(
-        "--option",
-        "--wish",  # its name in 0.1
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="an option of the jobs that are shapes, as in attributes.system.treepool of a "
-        "jobspec; repeatable",
-    )
+    requested.add(parser)
+    cluster.add_placement(parser, cluster.PLACEMENT)
     form = parser.add_argument_group("output").add_mutually_exclusive_group()
     form.add_argument(
         "--json",
@@ -69,38 +68,87 @@ def define(parser: ArgumentParser) -> None:
         "message",
     )
     form.add_argument(
-        "--R",
+        "--print-R",
         dest="full_R",
         action="store_true",
         help="print the whole R of the last job that was allocated; it starts now if the job "
         "or R has an end, and ends with the first of them",
     )
+    form.add_argument("--R", dest="old_R", action="store_true", help=SUPPRESS)  # its name in 0.1
+    form.add_argument(
+        "--subinstance",
+        action="store_true",
+        help="print the R of a Flux instance inside that job (RFC 49): ranks count from zero; "
+        "without a SHAPE, inside the job whose R is given by -R",
+    )
 
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    if not arguments.words and not arguments.jobspec:
-        raise Stop("a SHAPE or --jobspec FILE is needed (see treepool alloc --help)", USAGE)
+    if arguments.old_R:
+        if any(map(files.is_file, arguments.words)):
+            name = next(filter(files.is_file, arguments.words))
+            raise Stop(f"argument --R: did you mean '-R {name}'? (--print-R prints an R)", USAGE)
+        complain("treepool alloc", "--R is called --print-R now, and goes in the next version")
+        arguments.full_R = True
     files.check_stdin(arguments.R_file, arguments.snapshot, *arguments.jobspec)
-    constraints = cluster.constraints(arguments.constraint)
-    options = _options(arguments.option)
+    if not arguments.words and not arguments.jobspec:
+        if arguments.subinstance and arguments.R_file is not None:
+            return _print_subinstance(files.read_R(arguments.R_file), arguments.R_file)
+        raise Stop("a SHAPE or --jobspec FILE is needed (see treepool alloc --help)", USAGE)
+    asked = requested.read(arguments, _vertices(arguments.words))
     jobspecs = [(files.shown(path), _jobspec(path)) for path in arguments.jobspec]
+    pool = cluster.pool(arguments)
+    asked = _in_queue(arguments, asked)
+    R_only = arguments.full_R or arguments.subinstance
     found: list[Answer] = []
-    for answer in _answers(
-        cluster.pool(arguments), arguments.words, constraints, options, jobspecs
-    ):
+    for answer in _answers(pool, arguments.words, asked, jobspecs):
         found.append(answer)
         if arguments.json:
-            out_json({"shape": answer.shape, **answer.facts})
-        elif arguments.full_R and answer.refused:
+            out_json({**cluster.named(arguments), "shape": answer.shape, **answer.facts})
+        elif R_only and answer.refused:
             complain("treepool alloc", answer.refused)
-    if arguments.full_R:
+    if R_only:
         given = [one.outcome for one in found if isinstance(one.outcome, Allocation)]
         for last in given[-1:]:
-            out(json.dumps(last.to_dict()))
+            R = last.to_dict()
+            out(json.dumps(subinstance(R) if arguments.subinstance else R))
     elif not arguments.json:
+        out(*cluster.example(arguments))
         _print_table(found)
     return NO if any(answer.refused for answer in found) else DONE
+
+
+def _print_subinstance(R: Any, name: str) -> int:
+    """Print the R of an instance inside the job of *R*, which is in the file *name*."""
+    with files.naming(name):
+        out(json.dumps(subinstance(R)))
+    return DONE
+
+
+def _vertices(shapes: list[str]) -> list[Any]:
+    """What *shapes* ask for, as far as they are shapes."""
+    found: list[Any] = []
+    for shape in shapes:
+        with suppress(InvalidShape):
+            found += parse_shape(shape)
+    return found
+
+
+def _in_queue(arguments: Namespace, asked: Asked) -> Asked:
+    """*asked* with what its queue requires; raises Stop if there are no such queues."""
+    if asked.queue is None:
+        return asked
+    if not cluster.is_instance(arguments):
+        raise Stop("argument --queue: only a running instance has queues", USAGE)
+    with instance.asking():
+        from treepool.flux import client
+
+        required = client.required_by(asked.queue)
+    if not required:
+        return asked
+    given = [] if asked.constraints is None else [asked.constraints]
+    return attrs.evolve(asked, constraints={"and": [{"properties": required}, *given]})
 
 
 def _jobspec(path: str) -> Any:
@@ -113,36 +161,17 @@ def _jobspec(path: str) -> Any:
         return Refusal("invalid", str(e))
 
 
-def _options(given: list[str]) -> dict[str, Any]:
-    """The job options given by ``--option``; a value that is not valid JSON is text."""
-    options: dict[str, Any] = {}
-    for one in given:
-        name, equals, text = one.partition("=")
-        if not name or not equals:
-            raise Stop(f"argument --option: {shown(one)} is not NAME=VALUE", USAGE)
-        if name in options:
-            raise Stop(f"argument --option: {shown(name)} is given twice", USAGE)
-        try:
-            options[name] = document.load(text, InvalidInput, "argument --option")
-        except InvalidInput:
-            options[name] = text
-    return options
-
-
 def _answers(
-    pool: Pool,
-    shapes: list[str],
-    constraints: Optional[dict[str, Any]],
-    options: dict[str, Any],
-    jobspecs: list[tuple[str, Any]],
+    pool: Pool, shapes: list[str], asked: Asked, jobspecs: list[tuple[str, Any]]
 ) -> Iterator[Answer]:
+    duration = asked.duration or 0.0
     for jobid, shape in enumerate(shapes, 1):
-        yield allocate_shape(pool, jobid, shape, constraints, options)
+        yield allocate_shape(pool, jobid, shape, asked.constraints, asked.options, duration)
     for jobid, (name, spec) in enumerate(jobspecs, len(shapes) + 1):
         if isinstance(spec, Refusal):
             yield Answer(name, spec)
         else:
-            yield allocate_jobspec(pool, jobid, spec, name)
+            yield allocate_jobspec(pool, jobid, asked.into(spec), name)
 
 
 def _print_table(found: list[Answer]) -> None:

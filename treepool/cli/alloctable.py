@@ -11,10 +11,10 @@ from rich.cells import cell_len
 
 from treepool.cli.answers import Answer, Refusal
 from treepool.placement.allocation import Allocation
-from treepool.rfc import hostlist, idset
+from treepool.rfc import idset
 from treepool.view.table import Cell, Line, lines, text_of
 
-_HEADINGS = ("#", "shape", "nodes", "ranks", "cores", "GPUs", "slots")
+_HEADINGS = ("#", "shape", "nodes", "cores", "GPUs", "slots")
 
 #: The least width of a column, which does not break "1120-1151" after "1120-".
 _LEAST = 10
@@ -35,19 +35,17 @@ def table(answers: Sequence[Answer], width: int) -> Iterator[Line]:
             rows.append([*head, *got])
             head = ["", ""]
     headings = _HEADINGS if any(not answer.refused for answer in answers) else ("#", "shape", "")
-    as_table = list(lines(headings, rows, width, "rlllllr", _LEAST))
+    as_table = list(lines(headings, rows, width, "rllllr", _LEAST))
     if max(cell_len(text_of(line)) for line in as_table) <= width:
         return iter(as_table)
     return lines((), [[one] for one in _list(answers)], width)
 
 
 def _rows(allocation: Allocation) -> Iterator[list[str]]:
-    """A row for each entry of R_lite: hosts, ranks, cores, GPUs; the first row has the slots."""
-    names = dict(zip(allocation.ranks, allocation.hosts))
+    """A row for each entry of R_lite: hosts, cores, GPUs; the first row has the slots."""
     for i, (ranks, cores, gpus) in enumerate(allocation.parts):
         yield [
-            hostlist.encode([names[rank] for rank in idset.iterate(ranks)]),
-            idset.encode(ranks),
+            allocation.where(ranks),
             idset.encode(cores) or "-",
             idset.encode(gpus) or "-",
             "" if i else str(allocation.nslots),
@@ -62,8 +60,8 @@ def _list(answers: Sequence[Answer]) -> Iterator[Cell]:
         if isinstance(outcome, Refusal):
             yield _refusal(outcome), _COLOURS[outcome.kind]
             continue
-        for nodes, ranks, cores, gpus, slots in _rows(outcome):
-            yield f"{nodes} (rank {ranks}): cores {cores}, GPUs {gpus}"
+        for nodes, cores, gpus, slots in _rows(outcome):
+            yield f"{nodes}: cores {cores}, GPUs {gpus}"
             if slots:
                 yield f"slots: {slots}"
 

@@ -18,7 +18,7 @@ from treepool.errors import (
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
 from treepool.rfc import jobspec
-from treepool.rfc.shape import format_shape, parse_shape
+from treepool.rfc.shape import format_shape, parse_shape, unlabelled
 
 
 @attrs.frozen
@@ -65,12 +65,15 @@ def allocate_shape(
     shape: str,
     constraints: Optional[Mapping[str, Any]] = None,
     options: Optional[Mapping[str, Any]] = None,
+    duration: float = 0.0,
 ) -> Answer:
-    """Allocate RFC 46 *shape* as job *jobid*, with RFC 31 *constraints* and treepool *options*."""
+    """Allocate RFC 46 *shape* as job *jobid*, with RFC 31 *constraints* and treepool *options*.
+
+    *duration* is its time limit in seconds.
+    """
 
     def spec() -> dict[str, Any]:
-        resources = parse_shape(shape)
-        return jobspec.from_resources(resources, constraints=constraints, options=options)
+        return jobspec.from_resources(parse_shape(shape), duration, constraints, options)
 
     outcome = _outcome(pool, jobid, spec)
     if isinstance(outcome, Refusal) and outcome.kind == "invalid":
@@ -114,8 +117,8 @@ def shape_of(spec: object) -> Optional[str]:
     """The shape of a jobspec's resources, if they have one."""
     resources = spec.get("resources") if isinstance(spec, dict) else None
     try:
-        return format_shape(resources) if isinstance(resources, list) else None
-    except InvalidInput:
+        return format_shape(unlabelled(resources)) if isinstance(resources, list) else None
+    except (InvalidInput, AttributeError, TypeError):
         return None
 
 

@@ -6,17 +6,18 @@ import re
 from argparse import Action, ArgumentError, ArgumentTypeError
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.cli import files
+from treepool.cli import files, instance
 from treepool.cli.answers import Answer, allocate_shape
-from treepool.cli.screen import USAGE, Stop
-from treepool.errors import InvalidInput, InvalidOption
+from treepool.cli.screen import USAGE, Stop, width
+from treepool.errors import InvalidOption
 from treepool.placement import options
 from treepool.placement.pool import Pool
-from treepool.rfc import constraint, document, idset
+from treepool.rfc import idset
 from treepool.rfc.findings import shown, shown_ids
 from treepool.rfc.rset import MAX_RANKS, ResourceSet
 from treepool.view import words
@@ -24,11 +25,8 @@ from treepool.view import words
 if TYPE_CHECKING:
     from treepool.view.snapshot import Snapshot
 
-#: The options of ``add_placement`` that are the pool's, but for the locality.
+#: The options of a pool, but for the locality, which a job may say, too.
 PLACEMENT = tuple(name for name in options.OPTIONS if name != "locality")
-
-#: The example cluster that is used where none is named.
-EXAMPLE = "a"
 
 #: Most jobs that may run already.
 MAX_JOBS = 1 << 17
@@ -43,8 +41,8 @@ class _Once(Action):
         setattr(namespace, self.dest, values)
 
 
-def add_where(parser: Any, instance: bool = False, several: bool = False) -> Any:
-    """Add ``-R``, ``--cluster``, ``--snapshot`` and, if wanted, ``--instance`` to *parser*.
+def add_where(parser: Any, several: bool = False) -> Any:
+    """Add ``-R``, ``--cluster``, ``--snapshot`` and ``--instance`` to *parser*.
 
     Returns their group. If there may be *several* clusters, ``-R`` is a list, and there is
     ``--nodes``.
@@ -61,9 +59,8 @@ def add_where(parser: Any, instance: bool = False, several: bool = False) -> Any
     where.add_argument(
         "--cluster",
         choices=("a", "b"),
-        default=None if several else EXAMPLE,
-        help="an example cluster of RFC 49: a has 16 nodes with 2 sockets of 4 NUMA domains each "
-        "(default), b has 1152 nodes with 4 sockets each",
+        help="an example cluster of RFC 49: a has 16 nodes with 2 sockets of 4 NUMA domains each, "
+        "b has 1152 nodes with 4 sockets each",
     )
     where.add_argument(
         "--snapshot",
@@ -78,11 +75,30 @@ def add_where(parser: Any, instance: bool = False, several: bool = False) -> Any
             help="N nodes without topology; cores by default as the header of a trace in Standard "
             "Workload Format says",
         )
-    if instance:
-        where.add_argument(
-            "--instance", action="store_true", help="the running Flux instance, with its jobs"
-        )
+    where.add_argument(
+        "--instance",
+        action="store_true",
+        help="the running Flux instance: the default where there is one",
+    )
     return group
+
+
+def is_instance(arguments: Any) -> bool:
+    """Whether the subject is the instance: the default in one. Raises Stop if there is none."""
+    if arguments.instance:
+        return True
+    if arguments.R_file is not None or arguments.snapshot is not None or arguments.cluster:
+        return False
+    there, why = instance.is_there()
+    if not there:
+        raise Stop(f"{why}: name the cluster by -R FILE, --snapshot FILE or --cluster a|b", USAGE)
+    return True
+
+
+def example(arguments: Any) -> list[str]:
+    """What says that the answer is about an example cluster, if it is, in lines."""
+    name = arguments.cluster
+    return wrap(f"example cluster {name} of RFC 49", width()) if name else []
 
 
 @attrs.frozen
@@ -136,10 +152,17 @@ def add_jobs(group: Any) -> None:
     )
 
 
-def add_placement(parser: Any) -> Any:
-    """Add an argument for each option of a pool to *parser*; returns their group."""
+def named(arguments: Any) -> dict[str, str]:
+    """The same for a line of JSON."""
+    return {"cluster": arguments.cluster} if arguments.cluster else {}
+
+
+def add_placement(parser: Any, names: Sequence[str] = tuple(options.OPTIONS)) -> Any:
+    """Add an argument for each option of a pool in *names* to *parser*; returns their group."""
     group = parser.add_argument_group("placement")
     for name, option in options.OPTIONS.items():
+        if name not in names:
+            continue
         default = f" (default: {option.default})" if option.default else ""
         form: dict[str, Any] = {"metavar": option.form, "type": partial(_value, name)}
         if option.form == "|".join(option.choices):
@@ -171,6 +194,8 @@ def snapshot(arguments: Any) -> Optional[Snapshot]:
 
 def resource_set(arguments: Any) -> ResourceSet:
     """The R that the options name, with a key that fits it; raises Stop, which names the file."""
+    if is_instance(arguments):
+        return instance.look().pool.inventory.resource_set
     taken = snapshot(arguments)
     return _pool(arguments.R_file, arguments.cluster, taken).inventory.resource_set
 
@@ -178,7 +203,9 @@ def resource_set(arguments: Any) -> ResourceSet:
 def resource_sets(arguments: Any) -> dict[str, ResourceSet]:
     """The same where there may be several: each by the name of its file, or of the example."""
     if arguments.R_file is None:
-        name = arguments.cluster or EXAMPLE
+        if is_instance(arguments):
+            return {"instance": instance.look().pool.inventory.resource_set}
+        name = arguments.cluster
         return {name: _pool(None, name).inventory.resource_set}
     paths = arguments.R_file
     if len(set(paths)) < len(paths):
@@ -192,21 +219,24 @@ def resource_sets(arguments: Any) -> dict[str, ResourceSet]:
 def pool(arguments: Any, taken: Optional[Snapshot] = None) -> Pool:
     """A pool of the cluster and placement that the options name; raises Stop.
 
-    It is idle, unless the options name a snapshot, which the caller may have *taken* already.
+    It is idle, unless the options name a snapshot, which the caller may have *taken* already, or
+    the instance.
     """
-    given = {name: getattr(arguments, name) for name in options.OPTIONS}
+    # Where jobs take the options of flux submit, their locality is one of these.
+    names = PLACEMENT if hasattr(arguments, "requires") else tuple(options.OPTIONS)
+    given = {name: getattr(arguments, name) for name in names}
     known = {name: value for name, value in given.items() if value is not None}
     try:
         options.check_together(known)
     except InvalidOption as e:
         raise Stop(f"--{e}", USAGE) from None
+    if is_instance(arguments):
+        return _changed(instance.look().pool, known)
     taken = taken or snapshot(arguments)
-    return _pool(arguments.R_file, arguments.cluster, taken, **known)
+    return _changed(_pool(arguments.R_file, arguments.cluster, taken), known)
 
 
-def _pool(
-    R_file: Optional[str], example: str, taken: Optional[Snapshot] = None, **chosen: str
-) -> Pool:
+def _pool(R_file: Optional[str], example: str, taken: Optional[Snapshot] = None) -> Pool:
     if taken is not None:
         pool = taken.pool()
     elif R_file is None:
@@ -216,24 +246,17 @@ def _pool(
         R = files.read_R(R_file)
         with files.naming(R_file):
             pool = Pool(R)
+    return pool
+
+
+def _changed(pool: Pool, chosen: Mapping[str, str]) -> Pool:
+    """*pool* with the options *chosen*."""
     if chosen:
         try:
             pool.change_options(**chosen)
         except InvalidOption as e:
             raise Stop(f"argument --{e}") from None
     return pool
-
-
-def constraints(text: Optional[str]) -> Optional[dict[str, Any]]:
-    """The RFC 31 constraint in ``--constraint`` *text*; raises Stop if it is invalid."""
-    if text is None:
-        return None
-    try:
-        value: dict[str, Any] = document.load(text, InvalidInput, "argument --constraint")
-        constraint.parse(value, "argument --constraint")
-    except InvalidInput as e:
-        raise Stop(str(e), USAGE) from None
-    return value
 
 
 def ranks(pool: Pool, option: str, text: Optional[str]) -> int:

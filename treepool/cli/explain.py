@@ -4,19 +4,19 @@ to wait, name the jobs that must end first. If it can never run, say why and lis
 similar shapes that can.
 
 examples:
-  treepool explain 'slot=2/[core=8;gpu=1]'
-      on an idle example cluster
+  treepool explain --cluster a 'slot=1/numa/core=20'
+      what would fit instead, on an idle example cluster?
+  flux treepool explain f2k4x
+      where does this job of the running instance stand, and what happens next?
+  flux treepool explain 'slot=4/[core=8;gpu=1]' --duration 2h --within switch
+      what would this get now, or when?
+  flux submit --dry-run -n4 -c8 -g1 ./train | flux treepool explain --jobspec -
+      the same for the line that you would submit
   treepool explain -R R.json 'slot=1/socket{x}' --jobs 'slot=30/[core=8;gpu=1]' 'slot=1/node{x}'
       on your own, where two jobs run
-  treepool explain 'slot=1/numa/core=20'
-      what would fit instead?
-  flux treepool explain --job f2k4x
-      where does this job of the running instance stand, and what happens next?
-  flux treepool explain --instance 'slot=4/[core=8;gpu=1]' --duration 2h
-      what would this get now, or when?
-  treepool explain --snapshot now.json --job job7
+  treepool explain --snapshot now.json job7
       why did this job wait when the snapshot was taken?
-  treepool explain --json 'slot=1/numa/core=20' | jq -r '.nearest[].shape'
+  treepool explain --cluster a --json 'slot=1/numa/core=20' | jq -r '.nearest[].shape'
       for a program to read
 
 exit status:
@@ -25,17 +25,18 @@ exit status:
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 import attrs
 
-from treepool.cli import cluster, explainlive, files, instance
-from treepool.cli.answers import Refusal, mistaken
-from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out_json
+from treepool.cli import cluster, explainlive, files, instance, requested
+from treepool.cli.answers import Refusal, mistaken, shape_of
+from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json
 from treepool.errors import InvalidInput, InvalidShape, Reason
+from treepool.flux import joboptions
 from treepool.placement.pool import Pool
-from treepool.rfc import idset
+from treepool.rfc import idset, jobspec
 from treepool.rfc.quote import did_you_mean
 from treepool.rfc.shape import parse_shape
 from treepool.view.explain import ALLOCATED, WAITS, Explanation, explain
@@ -45,9 +46,6 @@ from treepool.view.model import Job
 if TYPE_CHECKING:
     from treepool.view.snapshot import Snapshot
 
-#: What ``--job`` knows of a job of the instance, beside the options of the pool.
-_OF_JOB = ("shape", "locality", "constraint", "queue", "duration")
-
 #: Why a job of a snapshot waits for which there is room.
 _TURN = Reason("turn", "its turn has not come: treepool replay --snapshot tells when it starts")
 
@@ -55,22 +53,20 @@ _TURN = Reason("turn", "its turn has not come: treepool replay --snapshot tells 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     parser.usage = (
-        "treepool explain [-R FILE | --cluster a|b | --snapshot FILE] SHAPE [--jobs SHAPE...] "
-        "[options]\n"
-        "       treepool explain --snapshot FILE --job JOB\n"
-        "       treepool explain --instance SHAPE [--queue NAME] [--duration FSD] [options]\n"
-        "       treepool explain --job ID"
+        "treepool explain JOBID\n"
+        "       treepool explain [-R FILE | --cluster a|b] SHAPE [--jobs SHAPE...] [options]\n"
+        "       treepool explain --snapshot FILE JOB|SHAPE [options]\n"
+        "       treepool explain --jobspec FILE [options]"
     )
-    parser.add_argument("shape", metavar="SHAPE", nargs="?", help="a job, as an RFC 46 shape")
-    where = cluster.add_where(parser, instance=True)
-    where.add_argument(
-        "--job", metavar="ID", help="explain this job of the running instance, or of the snapshot"
+    parser.add_argument(
+        "word", metavar="JOBID|SHAPE", nargs="?", help="a job, or what one would ask for (RFC 46)"
     )
+    parser.add_argument("--jobspec", metavar="FILE", help='a job as a jobspec, "-" for stdin')
+    where = cluster.add_where(parser)
+    where.add_argument("--job", metavar="ID", help=SUPPRESS)  # its name in 0.1
     cluster.add_jobs(where)
-    how = cluster.add_placement(parser)
-    how.add_argument("--constraint", metavar="JSON", help="which nodes it may use (RFC 31)")
-    how.add_argument("--queue", metavar="NAME", help="with --instance: the queue of the job")
-    how.add_argument("--duration", metavar="FSD", help="with --instance: its time limit")
+    requested.add(parser)
+    cluster.add_placement(parser, cluster.PLACEMENT)
     parser.add_argument("--json", action="store_true", help="print a line of JSON")
     parser.add_argument(
         "--verbose",
@@ -81,40 +77,82 @@ def define(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    given = arguments.jobs or arguments.R_file or arguments.down
-    if arguments.job is not None and arguments.snapshot is not None:
-        return _explain_job(arguments)
     if arguments.job is not None:
-        if given or arguments.instance or _are_given(arguments, *_OF_JOB, *cluster.PLACEMENT):
-            raise Stop("--job: the instance tells the shape and all else", USAGE)
-        return explainlive.explain_job(arguments)
-    if arguments.shape is None:
-        raise Stop("a SHAPE or --job ID is needed (see treepool explain --help)", USAGE)
-    cluster.check_stdin(arguments, arguments.jobs)
-    constraints = cluster.constraints(arguments.constraint)
+        if arguments.word is not None:
+            raise Stop(f"--job {arguments.job:.40}: tells the shape and all else", USAGE)
+        hint = f"--job {arguments.job:.40}: write explain {arguments.job:.40}"
+        complain("treepool explain", f"{hint}; --job goes in the next version")
+        arguments.word = arguments.job
+    if (arguments.word is None) == (arguments.jobspec is None):
+        one = "is needed (see treepool explain --help)" if arguments.word is None else "is enough"
+        raise Stop(f"a JOBID, a SHAPE or --jobspec FILE {one}", USAGE)
+    cluster.check_stdin(arguments, [*arguments.jobs, f"@{arguments.jobspec}"])
+    is_instance = cluster.is_instance(arguments)
+    given = [f"--{name}" for name in ("jobs", "down") if getattr(arguments, name)]
+    given += [
+        f"--{name.replace('_', '-')}"
+        for name in cluster.PLACEMENT
+        if getattr(arguments, name) is not None
+    ]
+    if is_instance and given:
+        raise Stop(f"{given[0]}: the instance has its own: name another cluster by -R", USAGE)
+    taken = None if is_instance else cluster.snapshot(arguments)
+    if arguments.word is not None and _is_job(arguments, taken):
+        if beside := [*given, *requested.are_given(arguments)]:
+            raise Stop(f"{beside[0]}: job {arguments.word:.40} says all that it asks for", USAGE)
+        return (
+            explainlive.explain_job(arguments) if taken is None else _explain_job(arguments, taken)
+        )
+    name, spec = _spec(arguments)
+    asked = requested.read(arguments, spec["resources"])
+    if is_instance:
+        return explainlive.explain_request(arguments, name, asked.into(spec))
+    if asked.queue is not None:
+        raise Stop("argument --queue: only a running instance has queues", USAGE)
+    spec = asked.into(spec)
+    system = spec["attributes"]["system"]
+    how = system.get("constraints"), system.get("treepool"), system.get("duration", 0.0)
     try:
-        resources = parse_shape(arguments.shape)
-    except InvalidShape as e:
-        raise Stop(f"argument SHAPE: {e.line}{_meant(arguments.shape)}") from None
-    if arguments.instance:
-        if given or _are_given(arguments, *cluster.PLACEMENT):
-            names = ", ".join(f"--{name}" for name in ("jobs", "down", *cluster.PLACEMENT))
-            names = names.replace("_", "-")
-            raise Stop(f"{names}: not with --instance, which has its own", USAGE)
-        if meant := instance.meant_job(arguments.shape):
-            raise Stop(f"argument SHAPE: there is no slot in it{meant}")
-        return explainlive.explain_shape(arguments, resources, constraints)
-    if arguments.queue is not None or arguments.duration is not None:
-        raise Stop("--queue and --duration need --instance", USAGE)
-    try:
-        told = _told(arguments, cluster.snapshot(arguments), resources, constraints)
+        told = _told(arguments, taken, name, spec["resources"], *how)
     except InvalidInput as e:
-        raise Stop(f"argument SHAPE: {e}{_meant(arguments.shape)}") from None
+        problem = joboptions.named(str(e))
+        word = arguments.word or ""
+        raise Stop(f"{_place(arguments)}: {problem}{word and _meant(word)}") from None
     return _print(told, arguments)
 
 
-def _are_given(arguments: Namespace, *names: str) -> bool:
-    return any(getattr(arguments, name) is not None for name in names)
+def _is_job(arguments: Namespace, taken: Optional[Snapshot]) -> bool:
+    """Whether the argument is a job of the instance or the snapshot; otherwise it is a shape."""
+    if taken is None:
+        if not cluster.is_instance(arguments):
+            if arguments.job is not None:
+                raise Stop("--job: only a running instance and a snapshot have jobs", USAGE)
+            return False
+        return arguments.job is not None or instance.is_job(arguments.word)
+    names = {job.job for job in taken.running} | {job.traced.name for job in taken.pending}
+    # No shape is without a slot: a word that is no job either is the misspelled name of one.
+    return arguments.job is not None or arguments.word in names or "slot" not in arguments.word
+
+
+def _place(arguments: Namespace) -> str:
+    return "argument SHAPE" if arguments.jobspec is None else files.shown(arguments.jobspec)
+
+
+def _spec(arguments: Namespace) -> tuple[str, dict[str, Any]]:
+    """The jobspec that the command line gives, and what it is called; raises Stop."""
+    if arguments.jobspec is None:
+        try:
+            resources = parse_shape(arguments.word)
+        except InvalidShape as e:
+            raise Stop(f"argument SHAPE: {e.line}{_meant(arguments.word)}") from None
+        meant, kinds = instance.meant_job(arguments.word), joboptions.vertices(resources)
+        if meant and not any(vertex["type"] == "slot" for vertex in kinds):
+            raise Stop(f"argument SHAPE: there is no slot in it{meant}")
+        return arguments.word, {"resources": resources, "attributes": {"system": {}}}
+    spec = files.read_R(arguments.jobspec, "a jobspec")
+    with files.naming(arguments.jobspec):
+        jobspec.read(spec)
+    return shape_of(spec) or files.shown(arguments.jobspec), spec
 
 
 def _meant(shape: str) -> str:
@@ -122,27 +160,22 @@ def _meant(shape: str) -> str:
     return mistaken(shape) or instance.meant_job(shape)
 
 
-def _explain_job(arguments: Namespace) -> int:
-    """Explain the job ``--job`` of the snapshot; returns the exit status."""
-    if _are_given(arguments, "shape", "constraint", "queue", "duration"):
-        raise Stop("--job: the snapshot tells the shape, constraint, queue and duration", USAGE)
-    cluster.check_stdin(arguments, arguments.jobs)
-    taken = cluster.snapshot(arguments)
-    assert taken is not None
-    name, path = arguments.job, files.shown(arguments.snapshot)
+def _explain_job(arguments: Namespace, taken: Snapshot) -> int:
+    """Explain a job of the snapshot; returns the exit status."""
+    name, path = arguments.word, files.shown(arguments.snapshot)
     if any(job.job == name for job in taken.running):
         raise Stop(f"{path}: job {name:.40}: has its resources")
     jobs = {job.traced.name: job.traced for job in taken.pending}
     if name not in jobs:
         raise Stop(f"{path}: there is no job {name:.40}{did_you_mean(name, list(jobs))}")
     job = jobs[name]
-    arguments.shape = f"{name}: {job.shape}"
     with files.naming(arguments.snapshot):
         try:
             resources = parse_shape(job.shape)
         except InvalidShape as e:
             raise Stop(f"{path}: {job.place}/shape: {e.line}") from None
-        told = _told(arguments, taken, resources, job.constraint, job.options)
+        shown = f"{name}: {job.shape}"
+        told = _told(arguments, taken, shown, resources, job.constraint, job.options)
     if told.verdict == ALLOCATED:
         told = attrs.evolve(told, verdict=WAITS, reason=_TURN)
     return _print(told, arguments)
@@ -151,9 +184,11 @@ def _explain_job(arguments: Namespace) -> int:
 def _told(
     arguments: Namespace,
     taken: Optional[Snapshot],
+    name: str,
     resources: list[Any],
     constraints: Optional[Mapping[str, Any]],
     options: Optional[Mapping[str, Any]] = None,
+    duration: float = 0.0,
 ) -> Explanation:
     """What *resources* get, on the cluster as *taken* or as the options say, and why."""
     pool = cluster.pool(arguments, taken)
@@ -161,16 +196,17 @@ def _told(
     if taken is not None:
         jobs, drained = {**taken.jobs, **jobs}, taken.drained
     pool.mark_down(idset.encode(cluster.ranks(pool, "--down", arguments.down)))
-    return explain(pool, arguments.shape, resources, constraints, jobs, options, drained)
+    return explain(pool, name, resources, constraints, jobs, options, drained, duration=duration)
 
 
 def _print(told: Explanation, arguments: Namespace) -> int:
     """Print *told*; returns the exit status."""
     if arguments.json:
-        out_json(facts(told))
+        out_json({**cluster.named(arguments), **facts(told)})
     else:
         from treepool.view.explaintext import text
 
+        out(*cluster.example(arguments))
         draw(lambda width: text(told, width, arguments.verbose))
     return DONE if told.verdict == ALLOCATED else NO
 

@@ -5,34 +5,37 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from contextlib import suppress
-from typing import Any, Optional
+from typing import Any, Mapping, Optional
 
 import attrs
 
 from treepool.cli import files, instance
 from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json, plain
 from treepool.placement.allocation import short_form
-from treepool.rfc.shape import format_shape
+from treepool.rfc.shape import format_shape, unlabelled
 from treepool.rfc.windows import WindowEntry
 from treepool.view import explainfacts, windows
 from treepool.view.explain import ALLOCATED, Explanation, explain
 from treepool.view.jobstory import answer_to_shape, story
 from treepool.view.status import domains_of
 
+#: The keys of ``attributes.system`` that an answer has, and their names there.
+_ANSWERED = {"constraints": "constraints", "treepool": "options"}
+
 #: States in which a job has had what it wanted.
 _SERVED = ("RUN", "CLEANUP", "INACTIVE")
 
 
 def explain_job(arguments: Namespace) -> int:
-    """Explain where the job of ``--job`` stands; returns the exit status."""
-    name = arguments.job
+    """Explain where a job of the instance stands; returns the exit status."""
+    name = arguments.word
     with instance.asking(f"job {name:.40}: "):
         from treepool.flux import client
 
         try:
             jobid = client.job_id(name)
         except ValueError:
-            raise Stop(f"--job {name:.40}: is not a job id", USAGE) from None
+            raise Stop(f"{name:.40}: is not a job id", USAGE) from None
         facts, parts = client.facts(jobid, name)
     told: Optional[Explanation] = None
     window: Optional[WindowEntry] = None
@@ -64,39 +67,35 @@ def explain_job(arguments: Namespace) -> int:
     return DONE if facts.state in _SERVED and facts.started else NO
 
 
-def explain_shape(arguments: Namespace, resources: list[Any], constraints: Any) -> int:
-    """Explain what a shape would get of the running instance; returns the exit status."""
+def explain_request(arguments: Namespace, name: str, spec: Mapping[str, Any]) -> int:
+    """Explain what jobspec *spec*, called *name*, would get of the running instance.
+
+    Returns the exit status.
+    """
     with instance.asking():
-        from treepool.flux import client, sent
-    question: dict[str, Any] = {"resources": resources}
-    if arguments.duration is not None:
-        text = arguments.duration
-        question["duration"] = instance.read("--duration", text, client.seconds_of, "4h")
-    if constraints is not None:
-        question["constraints"] = constraints
-    if arguments.queue is not None:
-        question["queue"] = arguments.queue
-    if arguments.locality is not None:
-        question["options"] = {"locality": arguments.locality}
-    with instance.asking():
-        answer, closed = client.ask_for(question)
+        from treepool.flux import client, joboptions, sent
+
+        try:
+            answer, closed = client.ask_for(client.question(spec))
+        except OSError as e:
+            raise OSError(e.errno, joboptions.named(e.strerror or str(e))) from None
+    first = client.conditions(spec)
     parts = sent.parts_of(answer.get("parts", ()))
     told: Optional[Explanation] = None
     if answer["verdict"] not in ("now", "deferred"):
-        system = {  # with what the queue requires, and the site's defaults
-            "constraints": answer.get("constraints", constraints),
-            "treepool": answer.get("options", question.get("options")),
-        }
-        spec = {"resources": resources, "attributes": {"system": system}}
-        told = _told(instance.look(), -1, spec, arguments.shape)
-    placement = short_form(parts)
+        # With what the queue requires, and the site's defaults.
+        given = {name: answer.get(key) for name, key in _ANSWERED.items()}
+        system = {**spec["attributes"]["system"], **given}
+        whole = {"resources": spec["resources"], "attributes": {"system": system}}
+        told = _told(instance.look(), -1, whole, name)
     if arguments.json:
-        fact = {"shape": arguments.shape, "answer": answer, "placement": placement}
+        now = answer["verdict"] == "now"
+        placed = {"placement": short_form(parts) if now else "", "hosts": answer["hosts"]}
+        fact = {"shape": name, "answer": answer, **placed}
         state = {name: value for name, value in plain(closed).items() if name != "queue"}
         out_json({**fact, **state, "explanation": _json(told)})
     else:
-        now = time.time()
-        out(*answer_to_shape(arguments.shape, answer, closed, placement, now))
+        out(*answer_to_shape(name, answer, closed, time.time(), first))
         _details(told, arguments.verbose)
     starts = answer["verdict"] == "now" and closed.is_open
     return DONE if starts else NO
@@ -114,7 +113,7 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
     with files.naming(f"{name:.40}", USAGE):
         return explain(
             live.pool,
-            name if jobid < 0 else f"{name}: {format_shape(resources)}",
+            name if jobid < 0 else f"{name}: {format_shape(unlabelled(resources))}",
             resources,
             system.get("constraints"),
             held,

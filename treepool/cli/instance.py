@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Callable, Iterator
@@ -22,7 +23,23 @@ _JOB_ID = re.compile(r"[ƒf][1-9A-HJ-NP-Za-km-z]{1,12}")
 
 def meant_job(word: str) -> str:
     """What to say of *word*, which is not understood, if it looks like a job's id; else ""."""
-    return f" (did you mean '--job {word}'?)" if _JOB_ID.fullmatch(word) else ""
+    return (
+        " (it is the id of a job: only a running instance has jobs)"
+        if _JOB_ID.fullmatch(word)
+        else ""
+    )
+
+
+def is_job(word: str) -> bool:
+    """Whether *word* is the id of a job in any of Flux's forms; no shape is one."""
+    with asking():
+        from treepool.flux import client
+
+        try:
+            client.job_id(word)
+        except ValueError:
+            return False
+        return True
 
 
 @contextmanager
@@ -40,6 +57,20 @@ def asking(what: str = "") -> Iterator[None]:
     except OSError as e:
         status = NO if e.errno in _ANSWERED else USAGE
         raise Stop(f"{what}{e.strerror or e}", status) from None
+
+
+def is_there() -> tuple[bool, str]:
+    """Whether there is a Flux instance here that can be asked; if not, why not."""
+    try:
+        with asking():
+            from treepool.flux import client
+
+            client.connected()
+    except Stop as e:
+        if os.environ.get("FLUX_URI"):
+            return False, str(e)
+        return False, "there is no Flux instance here"
+    return True, ""
 
 
 def look(waiting: bool = False) -> Live:

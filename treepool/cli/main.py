@@ -22,7 +22,6 @@ from treepool.cli.screen import INTERRUPTED, NO, USAGE, Stop, complain
 SUBCOMMANDS = (
     ("alloc", "alloc", "allocate jobs on an idle cluster"),
     ("encode", "encode", "write a scheduling key from hardware"),
-    ("digest", "digest", "print the digest of this node's topology"),
     ("show", "show", "draw a cluster and its jobs"),
     ("status", "status", "show what is free and used in the running instance"),
     ("snapshot", "snapshot", "write the state of the running instance to a file"),
@@ -31,7 +30,6 @@ SUBCOMMANDS = (
     ("advise", "advise", "list the shapes that fill a node completely"),
     ("replay", "replay", "run a trace of jobs under one policy or several"),
     ("validate", "validate", "check an R, a scheduling key or a jobspec"),
-    ("subinstance", "subinstance", "make the R of a sub-instance from the R of a job"),
     ("bind", "bind", "inside a job: run a program bound to what the job has"),
     ("where", "where", "show where a job's nodes and tasks are"),
     ("verify", "verify", "inside a job: check that a task is bound"),
@@ -40,6 +38,9 @@ SUBCOMMANDS = (
     ("completion", "completion", "print a completion script for a shell"),
 )
 
+#: Those that ``--help`` does not list: brokers run the first one, the second is an old name.
+UNLISTED = (("digest", "digest"), ("subinstance", "subinstance"))
+
 #: Exit statuses beyond those of ``screen``.
 BUG, BROKEN_PIPE = 70, 141
 
@@ -47,7 +48,7 @@ _DESCRIPTION = "Topology-aware scheduling for Flux: what would a job get, and fr
 
 _EXAMPLES = """\
 examples:
-  treepool alloc 'slot=2/[core=8;gpu=1]'      allocate a job on an example cluster
+  treepool alloc --cluster a 'slot=1/core'    allocate a job on an example cluster
   treepool alloc -R R.json 'slot=1/node{x}'   the same on your cluster
   treepool validate R.json                    check R and its scheduling key
   treepool SUBCOMMAND --help                  help on a subcommand
@@ -191,6 +192,8 @@ def _parsers() -> tuple[Parser, dict[str, Subcommand]]:
     )
     for name, module, summary in SUBCOMMANDS:
         subcommands.add_parser(name, module=module, help=summary)
+    for name, module in UNLISTED:
+        subcommands.add_parser(name, module=module)
     return parser, subcommands.choices
 
 
@@ -200,7 +203,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     if arguments.command is None:
         if rest:
             parser.unrecognized(rest)
-        parser.error(f"a subcommand is needed: {', '.join(subcommands)}")
+        parser.error(f"a subcommand is needed: {', '.join(name for name, _, _ in SUBCOMMANDS)}")
     # argparse takes the words before the next option and reports those after it as unknown.
     after = rest.index("--") if "--" in rest else len(rest)
     options = [word for word in rest[:after] if word.startswith("-")]

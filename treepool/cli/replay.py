@@ -20,7 +20,7 @@ is told for a job that waits for one.
 
 examples:
   treepool replay trace.jsonl -R R.json
-      as the scheduler would do without options: fifo, packing
+      as the scheduler would do without options: easy, packing
   sacct -aX --parsable2 -o JobID,Submit,Elapsed,Timelimit,AllocTRES,Account > jobs.csv
   treepool replay jobs.csv -R R.json --compare policy=easy --by account --by size
       what Slurm ran; also how long the jobs of each account and size waited
@@ -177,7 +177,7 @@ def define(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         help=f"options of sched-treepool: {FORMS}; fabric=off, to ignore what is above the "
-        "nodes; preemption=off, to end no job for another; repeatable (default: policy=fifo)",
+        "nodes; preemption=off, to end no job for another; repeatable (default: policy=easy)",
     )
     form = parser.add_argument_group("output")
     form.add_argument(
@@ -240,7 +240,7 @@ def run(arguments: Namespace) -> int:
         for line in trace.write(jobs):
             out(line)
         return DONE
-    rules = arguments.compare or [Rules("as it was") if taken else rules_in("policy=fifo")]
+    rules = arguments.compare or [Rules("as it was") if taken else rules_in("policy=easy")]
     number = len(clusters) * len(rules)
     if number > MAX_REPLAYS:
         raise Stop(f"more than {MAX_REPLAYS} clusters and sets of options in one table", USAGE)
@@ -430,6 +430,7 @@ def _write(arguments: Namespace, found: list[Replayed]) -> None:
     else:
         from treepool.cli.replaytable import starts_table, table, waits_table
 
+        out(*cluster.example(arguments))
         out(*table(outcomes, width()), *starts_table(outcomes, width()))
         for kind in arguments.by:
             groups = [waits_by(kind, one.started) for one in found]

@@ -5,17 +5,17 @@ boxes of sockets, NUMA domains, cores and GPUs, with the jobs that hold them; a 
 stands for all nodes that are alike. Jobs are allocated in order, as by treepool alloc.
 
 examples:
-  treepool show
+  treepool show --cluster a
       an idle example cluster
   treepool show -R R.json --jobs 'slot=2/[core=8;gpu=1]' 'slot=1/socket{x}'
       where two jobs would sit on your own cluster
   treepool show --cluster b --jobs @shapes.txt --html cluster.html
       the same for a file with a shape on each line, as a page with a slider over the jobs
-  flux treepool show --instance --html now.html
+  flux treepool show --html now.html
       the running instance and its jobs
   treepool show --snapshot now.json
       an instance as it was when somebody took a snapshot
-  treepool show --jobs 'slot=20/[core=4;gpu=1]' --ranks 0-3 --drained 7
+  treepool show --cluster a --jobs 'slot=20/[core=4;gpu=1]' --ranks 0-3 --drained 7
       four of the nodes one by one; one that takes no jobs
   treepool show -R doc/fabric.json --domain x1000c0r1
       the nodes of a switch one by one
@@ -52,7 +52,7 @@ def define(parser: ArgumentParser) -> None:
         "treepool show [-R FILE | --cluster a|b | --snapshot FILE | --instance] [--jobs SHAPE...] "
         "[options]"
     )
-    where = cluster.add_where(parser, instance=True)
+    where = cluster.add_where(parser)
     cluster.add_jobs(where)
     where.add_argument("--drained", metavar="IDS", help="ranks that are drained")
     cluster.add_placement(parser)
@@ -70,7 +70,7 @@ def run(arguments: Namespace) -> int:
         raise Stop("only one of the pictures can go to stdout", USAGE)
     if arguments.json and (arguments.svg is not None or arguments.html is not None):
         raise Stop("argument --json: not with --svg or --html", USAGE)
-    if arguments.instance:
+    if cluster.is_instance(arguments):
         return _show_instance(arguments)
     taken = cluster.snapshot(arguments)
     pool = cluster.pool(arguments, taken)
@@ -79,7 +79,7 @@ def run(arguments: Namespace) -> int:
     pool.mark_down(idset.encode(down | drained))
     named = shownodes.check(arguments, pool)
     jobs: list[Job] = []
-    about: list[str] = []
+    about = cluster.example(arguments)
     if taken is not None:
         jobs, drained = list(taken.jobs.values()), drained | taken.drained
         about = [f"snapshot of {_date(taken.time)}: {taken.summary}"]
@@ -102,7 +102,9 @@ def run(arguments: Namespace) -> int:
 def _show_instance(arguments: Namespace) -> int:
     for option in ("jobs", "down", "drained", "locality", *cluster.PLACEMENT):
         if getattr(arguments, option):
-            raise Stop(f"argument --{option}: with --instance, it is what the instance has", USAGE)
+            raise Stop(
+                f"argument --{option}: the instance has its own: name a cluster by -R", USAGE
+            )
     live = instance.look()
     named = shownodes.check(arguments, live.pool)
     picture = live.picture
@@ -141,8 +143,8 @@ def _write(
     if arguments.json:
         from treepool.view.facts import facts
 
-        for fact in facts(picture, shown):
-            out_json(fact)
+        for number, fact in enumerate(facts(picture, shown)):
+            out_json({**({} if number else cluster.named(arguments)), **fact})
     elif arguments.svg is None and arguments.html is None:
         from treepool.view.text import text
 

@@ -27,6 +27,7 @@ from typing import Any, Iterator
 
 from treepool.cli import instance
 from treepool.cli.screen import DONE, USAGE, Stop, again, out, out_document, out_json, width
+from treepool.placement.allocation import on_hosts, short_form
 from treepool.view import prometheus, status, windows, words
 from treepool.view.areas import areas, domain_lines, locality_lines
 from treepool.view.table import Line
@@ -101,7 +102,7 @@ def _facts(arguments: Namespace) -> Iterator[Any]:
     if arguments.gpus:
         yield from status.gpu_lines(picture, live.jobs)
     if arguments.jobs:
-        yield from status.job_lines(picture, live.jobs)
+        yield from status.job_lines(live.pool.inventory, live.jobs)
     whole = areas(picture)
     if whole is not None:
         fabric: dict[str, Any] = {"localities": list(locality_lines(whole))}
@@ -109,7 +110,8 @@ def _facts(arguments: Namespace) -> Iterator[Any]:
             fabric["domains"] = list(domain_lines(whole))
         yield {"fabric": fabric}
     if live.held_back:
-        yield {"held_back": live.held_back}
+        hosts = status.hosts_of(live.pool.inventory, live.held_back)
+        yield {"held_back": short_form(live.held_back), "hosts": hosts}
     for entry in live.windows:
         yield {"window": entry}
     cores, gpus = live.preemptible
@@ -150,9 +152,8 @@ def _text(arguments: Namespace) -> Iterator[Line]:
     for locality in locality_lines(whole) if whole is not None else ():
         yield locality.text
     if live.held_back:
-        yield words.plain(
-            f"held back for jobs whose R cannot be read: {live.held_back}", words.MAX_LIST
-        )
+        kept_back = words.listed(on_hosts(live.held_back, live.pool.inventory))
+        yield f"held back for jobs whose R cannot be read: {kept_back}"
     for entry in live.windows:
         yield windows.line(entry, time.time())
     if arguments.user:
@@ -166,4 +167,5 @@ def _text(arguments: Namespace) -> Iterator[Line]:
         yield from domain_table(list(domain_lines(whole)) if whole is not None else [], width())
     if arguments.jobs:
         yield ""
-        yield from job_table(list(status.job_lines(picture, live.jobs)), time.time(), width())
+        lines = list(status.job_lines(live.pool.inventory, live.jobs))
+        yield from job_table(lines, time.time(), width())

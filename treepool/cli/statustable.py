@@ -49,7 +49,7 @@ def job_table(jobs: Sequence[JobLine], now: float, width: int) -> Iterator[Line]
         fitness = "" if line.fitness is None else f"{line.fitness:.2f}"
         colour = "" if line.fitness is None or line.fitness >= 0.99 else "yellow"
         what = (line.job, line.user, line.name, line.state, _age(now - line.since))
-        rows.append([*what, (fitness, colour), line.domains, line.placement or line.note])
+        rows.append([*what, (fitness, colour), line.domains, line.summary or line.note])
     names = ("job", "user", "name", "state", "for", "fitness", "in", "placement")
     return lines(names, rows, width)
 

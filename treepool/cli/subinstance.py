@@ -3,7 +3,7 @@ RFC 49 has it in "Sub-instance Initialization". Ranks count from zero in R_lite 
 the scheduling key. Hosts and the ids of cores and GPUs do not change.
 
 examples:
-  treepool alloc --R 'slot=2/node{x}' | treepool subinstance -
+  treepool alloc --print-R --cluster a 'slot=2/node{x}' | treepool subinstance -
   flux job info $JOBID R | treepool subinstance -
 
 exit status:
@@ -16,7 +16,7 @@ import json
 from argparse import ArgumentParser, Namespace
 
 from treepool.cli import files
-from treepool.cli.screen import DONE, out
+from treepool.cli.screen import DONE, complain, out
 from treepool.rfc.rset import subinstance
 
 
@@ -27,6 +27,10 @@ def define(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
+    complain(
+        "treepool subinstance",
+        "write alloc -R FILE --subinstance: this name goes in the next version",
+    )
     R = files.read_R(arguments.file)
     with files.naming(arguments.file):
         out(json.dumps(subinstance(R)))

@@ -19,17 +19,17 @@ from flux.util import parse_fsd
 from treepool.errors import InfeasibleRequest, InvalidIdset, InvalidJobspec
 from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
-from treepool.flux.outlook import PRIVATE, Estimate, Outlook
+from treepool.flux.outlook import PRIVATE, Estimate, Outlook, Planned
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
 from treepool.flux.runner import Runner
-from treepool.placement.allocation import Allocation, parts_of
-from treepool.placement.held import HELD_BACK, ByRank, add_held, alike
+from treepool.placement.allocation import Allocation, on_hosts, parts_of
+from treepool.placement.held import HELD_BACK, ByRank, add_held, alike, ranks_in
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import Rule, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import is_ahead, why_waiting
 from treepool.placement.pool import Pool
-from treepool.rfc import idset, jobspec
+from treepool.rfc import hostlist, idset, jobspec
 from treepool.rfc.queues import Queues, inner
 from treepool.rfc.quote import did_you_mean
 
@@ -49,8 +49,9 @@ _DEFAULTS = "jobspec", "defaults", "system"
 #: Most jobs ahead in the queue that are counted.
 _MOST_COUNTED = 1000
 
-#: A priority as of a job with the default urgency, and a job id after all others.
-_PRIORITY, _NEW = 16, (1 << 62) - 1
+#: A priority as of a job with the default urgency, which is the highest of a guest; the urgency
+#: with which a job comes before all others, and its priority; a job id after all others.
+_PRIORITY, _EXPEDITED, _HIGHEST, _NEW = 16, 31, (1 << 32) - 1, (1 << 62) - 1
 
 
 class Source(Protocol):
@@ -195,8 +196,7 @@ class Answers:
             return
         job, has = source.queue.jobs.get(jobid), source.pool.job(jobid)
         if has is not None:
-            parts = _shown(has.parts)
-            yield {"state": "running", "parts": parts, "expiration": has.end_time}
+            yield {"state": "running", **self._placed(has.parts), "expiration": has.end_time}
         elif job is not None:
             known = yield from self._why(job, asker)
             if source.queue.jobs.get(jobid) is job:
@@ -248,7 +248,8 @@ class Answers:
         if self._source.defers:
             yield {**said, "verdict": "deferred"}
             return
-        job = self._source.waiting(_NEW, _PRIORITY, asker.userid, name, spec)
+        priority = _priority(payload.get("urgency", _PRIORITY), asker)
+        job = self._source.waiting(_NEW, priority, asker.userid, name, spec)
         yield None
         try:
             pool.check_feasibility(job.relaxed)
@@ -266,17 +267,23 @@ class Answers:
                 yield {
                     **said,
                     "verdict": "now",
-                    "parts": _shown(allocation.parts),
+                    **self._placed(allocation.parts),
                     "nslots": allocation.nslots,
                     "fitness": pool.fitness(allocation, job.request).total,
                 }
                 return
             reason = yield from why_waiting(queue, job, time.time(), name_of)
-        start: Estimate = PRIVATE
+        planned = Planned(PRIVATE)
         if self._sees_all(asker):
-            start = yield from self.outlook.start_of_new(job)
+            planned = yield from self.outlook.start_of_new(job)
         told = {"verdict": "later", "reason": str(reason), **reason.facts}
-        yield {**said, **told, **_estimated(start)}
+        yield {**said, **told, **_estimated(planned.start), **self._placed(planned.parts)}
+
+    def _placed(self, parts: tuple[Held, ...]) -> dict[str, Any]:
+        """What a job has or would have: for programs, by hosts, and in words."""
+        inventory, ranks = self._source.pool.inventory, ranks_in(parts)
+        hosts = hostlist.encode(dict.fromkeys(filter(None, inventory.hosts_of(ranks))))
+        return {"parts": _shown(parts), "hosts": hosts, "summary": on_hosts(parts, inventory)}
 
     # -- numbers
 
@@ -335,6 +342,15 @@ def _spec(payload: Mapping[str, Any], queues: Queues) -> tuple[str, dict[str, An
         raise InvalidJobspec("/resources: must be a list")
     options = payload.get("options", defaults.get("treepool"))
     return name, jobspec.from_resources(resources, duration, constraints, options)
+
+
+def _priority(urgency: object, asker: Asker) -> int:
+    """The priority that Flux gives a job of this *urgency*, unless a plugin gives another."""
+    if type(urgency) is not int or not 1 <= urgency <= _EXPEDITED:
+        raise Refused(errno.EINVAL, f"/urgency: must be an integer from 1 to {_EXPEDITED}")
+    if urgency > _PRIORITY and not asker.privileged:
+        raise Refused(errno.EPERM, f"/urgency: above {_PRIORITY} is for the owner of the instance")
+    return _HIGHEST if urgency == _EXPEDITED else urgency
 
 
 def _no_queue(name: object, queues: Mapping[str, Any]) -> str:

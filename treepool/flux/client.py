@@ -10,6 +10,7 @@ import json
 import math
 import pwd
 import re
+import time
 from functools import lru_cache
 from typing import Any, Iterable, Iterator, Mapping, Optional
 
@@ -27,8 +28,9 @@ from treepool.flux.windownames import user_id
 from treepool.placement.allocation import short_form
 from treepool.placement.nodes.state import Held
 from treepool.rfc import idset, times
-from treepool.rfc.queues import Queues
+from treepool.rfc.queues import Queues, inner
 from treepool.rfc.windows import WindowEntry
+from treepool.view import jobstory
 from treepool.view.jobstory import GIVEN_UP, GONE, OFFLINE, Closed, Facts
 
 #: The requests are called ``sched-treepool.NAME``.
@@ -237,6 +239,8 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         stopped_parent=closed.stopped_parent,
         answer=answer,
         placement=short_form(parts),
+        hosts=(answer or {}).get("hosts", ""),
+        summary=(answer or {}).get("summary", ""),
         fitness=fitness_in(job.get("annotations")),
     )
     return found, parts
@@ -250,12 +254,50 @@ def fitness_in(annotations: Any) -> Optional[float]:
         return None
 
 
-def ask_for(question: Mapping[str, Any]) -> tuple[Any, Closed]:
-    """What a shape would get, and its queue; raises OSError."""
-    handle = connected()
-    answer = ask(handle, "ask", question)
+def question(spec: Mapping[str, Any], urgency: int = 16) -> dict[str, Any]:
+    """The question about a job with jobspec *spec*; one that is held (urgency 0) is as released."""
+    system = inner(spec, "attributes", "system")
+    names = {"duration": "duration", "queue": "queue", "constraints": "constraints"}
+    names["treepool"] = "options"
+    found = {asked: system[name] for name, asked in names.items() if name in system}
+    if urgency not in (0, 16):
+        found["urgency"] = urgency
+    return {"resources": spec.get("resources"), **found}
+
+
+def conditions(spec: Mapping[str, Any], urgency: int = 16) -> list[str]:
+    """What keeps a job with jobspec *spec* away from the scheduler at first, in words."""
+    found = inner(spec, "attributes", "system").get("dependencies")
+    known = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    shown = [f"{one.get('scheme')}={one.get('value')}" for one in known]
+    return jobstory.conditions(shown, urgency == 0, time.time())
+
+
+def ask_for(question: Mapping[str, Any], handle: Any = None) -> tuple[Any, Closed]:
+    """What a job would get, and its queue; raises OSError.
+
+    Before the scheduler told it by hosts, it did by ranks alone.
+    """
+    handle = handle or connected()
+    answer = _worded(ask(handle, "ask", question))
     closed = queue_closed(handle, answer.get("queue", question.get("queue")))
     return answer, _answered(closed)
+
+
+def _worded(answer: Any) -> Any:
+    """*answer* with where the job is in words, by ranks if its scheduler does not say it."""
+    return {"hosts": "", "summary": short_form(sent.parts_of(answer.get("parts", ()))), **answer}
+
+
+def required_by(queue: str) -> list[str]:
+    """The properties that jobs of a Flux queue need; raises OSError if there is no such queue."""
+    queues = Queues.of(connected().conf_get)
+    if queue not in queues.tables:
+        known = ", ".join(queues.tables) or "none"
+        raise OSError(
+            errno.EINVAL, f"--queue: {queue!r:.60} is not a queue; there are {known:.200}"
+        )
+    return queues.requires(queue)
 
 
 def given_up(handle: Any) -> Optional[str]:
@@ -272,7 +314,7 @@ def _answered(closed: Closed) -> Closed:
 
 def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
     try:
-        found: Mapping[str, Any] = ask(handle, "job", {"id": jobid})
+        found: Mapping[str, Any] = _worded(ask(handle, "job", {"id": jobid}))
     except OSError as e:
         if e.errno == errno.ENOSYS:
             return None

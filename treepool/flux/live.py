@@ -21,7 +21,7 @@ from treepool.errors import InvalidInput, PoolConflict
 from treepool.flux import client, sent
 from treepool.flux.hardware import resources
 from treepool.flux.pastjobs import PastJobs, past_jobs
-from treepool.placement.allocation import Allocation, short_form
+from treepool.placement.allocation import Allocation
 from treepool.placement.choose.pastmix import finished
 from treepool.placement.held import HELD_BACK, held_in, held_on
 from treepool.placement.nodes.state import Held
@@ -56,7 +56,7 @@ class Live:
     ``jobs`` are those that have resources, and those that wait if these were asked for; what they
     hold may not be known.
     In ``pool``, everything that jobs hold is allocated; job ids below zero stand for jobs that this
-    user may not see. ``held_back`` is in short form what the scheduler holds back for jobs whose R
+    user may not see. ``held_back`` is what the scheduler holds back for jobs whose R
     it cannot read. ``windows`` are those that are not over. ``rules`` has the policy and the depth
     of queues, and as "" those of all others. Only sched-treepool has these three. ``stopped`` says
     why no job starts at all, None if jobs do; ``other`` which other scheduler starts them, if one
@@ -67,7 +67,7 @@ class Live:
     jobs: tuple[Running, ...]
     drained: int
     windows: tuple[WindowEntry, ...] = ()
-    held_back: str = ""
+    held_back: tuple[Held, ...] = ()
     drains: tuple[Drained, ...] = ()
     rules: Mapping[str, Any] = attrs.field(factory=dict)
     stopped: Optional[str] = None
@@ -116,7 +116,7 @@ class Live:
         entries = () if asked is None else client.windows_now(handle)
         windows = tuple(known.entry for known in entries)
         jobs_now = tuple(_job(job, held) for job in jobs)
-        kept = short_form(held.get(HELD_BACK, ()))
+        kept = held.get(HELD_BACK, ())
         drains = drained_in(reasons, pool)
         more = stopped, other, preemptible
         return cls(pool, jobs_now, drained, windows, kept, drains, rules, *more)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 import time
 from itertools import chain, islice
-from typing import Any, Callable, Generator, Generic, Mapping, Optional, TypeVar, Union
+from typing import Any, Callable, Generator, Generic, Mapping, NamedTuple, Optional, TypeVar, Union
 
 import attrs
 
+from treepool.placement.nodes.state import Held
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import FAR, Waiting
 from treepool.placement.plan.queue import Queue
@@ -39,6 +40,14 @@ PRIVATE = "private"
 
 #: The start of a job in seconds since the epoch, or one of these words.
 Estimate = Union[float, str]
+
+
+class Planned(NamedTuple):
+    """When a job to come would start, and on what, if that can be told."""
+
+    start: Estimate
+    parts: tuple[Held, ...] = ()
+
 
 T = TypeVar("T")
 
@@ -127,11 +136,11 @@ class Outlook:
             return _told(job, ahead.starts[job.jobid])
         return AHEAD if job.jobid in ahead.behind else MANY  # many came while it was planned
 
-    def start_of_new(self, job: Waiting) -> Work[Estimate]:
+    def start_of_new(self, job: Waiting) -> Work[Planned]:
         """When *job*, which is not in the queue, would start behind all others of its line."""
         most = self._most()
         if len(self._first_in(job.queue, most)) > most:
-            return MANY
+            return Planned(MANY)
         ahead = yield from self._ahead(
             lambda known: (
                 _is_fresh(known) and known.forecast is not None and job.queue not in known.longer
@@ -139,20 +148,21 @@ class Outlook:
             True,
         )
         if job.queue in ahead.longer:  # many came while it was planned
-            return MANY
+            return Planned(MANY)
         begin = ahead.begins.get(job.queue, 0.0)
         if begin == math.inf:
-            return AHEAD
-        start = yield from self._alone(lambda: self._added(ahead, job, begin))
-        return _told(job, start)
+            return Planned(AHEAD)
+        planned = yield from self._alone(lambda: self._added(ahead, job, begin))
+        assert planned is not None
+        return planned
 
-    def _added(self, ahead: _Ahead, job: Waiting, begin: float) -> Work[Optional[float]]:
+    def _added(self, ahead: _Ahead, job: Waiting, begin: float) -> Work[Planned]:
         """When *job* would start behind all that are *ahead*, from *begin* on."""
         assert ahead.forecast is not None
         start = yield from ahead.forecast.add(job, max(begin, time.time()))
-        if start is not None:
-            ahead.forecast.remove(job.jobid)
-        return start
+        told = _told(job, start)
+        parts = () if start is None else ahead.forecast.remove(job.jobid)
+        return Planned(told) if isinstance(told, str) else Planned(told, parts)
 
     def _alone(self, begin: Callable[[], Work[T]]) -> Work[Optional[T]]:
         """Do the work that *begin* begins, when no other is under way."""

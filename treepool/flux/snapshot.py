@@ -27,8 +27,7 @@ from treepool.placement.request import job_options
 from treepool.rfc import jobspec
 from treepool.rfc.findings import Findings
 from treepool.rfc.queues import Queues
-from treepool.rfc.shape import format_shape
-from treepool.rfc.shapetoken import DEFAULT_LABEL
+from treepool.rfc.shape import format_shape, unlabelled
 from treepool.rfc.windows import WindowEntry
 from treepool.view.snapshot import Pending, Running, Snapshot
 from treepool.view.trace import MAX_DURATION, MAX_ID, MIN_DURATION, TraceJob
@@ -128,7 +127,7 @@ def _pending(said: _Names, job: Mapping[str, Any], spec: Any) -> Optional[Pendin
     findings, jobid = Findings(), int(job["id"])
     try:
         read = jobspec.read(spec)
-        shape = format_shape(_unlabelled(spec["resources"]))
+        shape = format_shape(unlabelled(spec["resources"]))
     except InvalidInput:
         return None
     options = job_options.read_into(findings, dict(read.options), "")
@@ -150,19 +149,6 @@ def _pending(said: _Names, job: Mapping[str, Any], spec: Any) -> Optional[Pendin
         priority=int(job.get("priority", 0)),
     )
     return Pending(traced, said.user(jobid), said.title(jobid))
-
-
-def _unlabelled(vertices: Any) -> list[dict[str, Any]]:
-    """Resource *vertices* with no label but the usual one of a slot."""
-    found = []
-    for vertex in vertices:
-        plain = {key: value for key, value in vertex.items() if key not in ("label", "with")}
-        if "with" in vertex:
-            plain["with"] = _unlabelled(vertex["with"])
-        if vertex["type"] == "slot":
-            plain["label"] = DEFAULT_LABEL
-        found.append(plain)
-    return found
 
 
 def _queues(handle: Any, rules: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Allocations: what a job got, as it is kept, and Flux's short form, such as rank0/core0."""
+"""Allocations: what a job got, as it is kept, as rank0/core0 (Flux's short form), as n0/core0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.resource_sets import job_R
 from treepool.placement.nodes.state import Held
-from treepool.rfc import idset
+from treepool.rfc import hostlist, idset
 from treepool.rfc.rset import by_resources
 
 
@@ -73,6 +73,15 @@ class Allocation:
         """The resources in Flux's short form, such as ``rank[0-1]/core[0-3],gpu0``."""
         return short_form(self.parts)
 
+    @property
+    def summary(self) -> str:
+        """The resources for people, such as ``n[17-18]/core[0-3],gpu0``; see ``on_hosts``."""
+        return on_hosts(self.parts, self._inventory)
+
+    def where(self, ranks: int) -> str:
+        """The hosts of *ranks* (bitmask), such as ``n[17-18]``; see ``on_hosts``."""
+        return _where(ranks, self._inventory)
+
     def fitness(self, weights: Weights = DEFAULT, ideal: Optional[Fitness] = None) -> Fitness:
         """How good the placement is as it is, or measured against *ideal* (see Pool.fitness)."""
         inventory, spread = self._inventory, None
@@ -98,9 +107,29 @@ def together(parts: Iterable[Held]) -> tuple[Held, ...]:
 
 def short_form(parts: Iterable[Held]) -> str:
     """Flux's short form of *parts*: ``rank<ids>/core<ids>[,gpu<ids>]``, separated by blanks."""
+    return _shown((f"rank{_ids(idset.encode(ranks))}", cores, gpus) for ranks, cores, gpus in parts)
+
+
+def on_hosts(parts: Iterable[Held], inventory: Inventory) -> str:
+    """*parts* with hosts, ``n[17-18]/core[0-3]``; ranks stand beside a host that has several.
+
+    Ranks without a host, which may have left *inventory*, are named by their numbers.
+    """
+    return _shown((_where(ranks, inventory), cores, gpus) for ranks, cores, gpus in parts)
+
+
+def _where(ranks: int, inventory: Inventory) -> str:
+    names, shown = inventory.hosts_of(ranks), f"rank{_ids(idset.encode(ranks))}"
+    if not inventory.several.isdisjoint(names):
+        return f"{hostlist.encode(dict.fromkeys(names))}/{shown}"
+    return hostlist.encode(names) if names and all(names) else shown
+
+
+def _shown(placed: Iterable[tuple[str, int, int]]) -> str:
+    """Places, and the cores and GPUs (bitmasks) that a job has on each of them."""
     shown = []
-    for ranks, cores, gpus in parts:
-        text = f"rank{_ids(idset.encode(ranks))}/core{_ids(idset.encode(cores))}"
+    for where, cores, gpus in placed:
+        text = f"{where}/core{_ids(idset.encode(cores))}"
         shown.append(text + (f",gpu{_ids(idset.encode(gpus))}" if gpus else ""))
     return " ".join(shown)
 

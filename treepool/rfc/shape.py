@@ -263,6 +263,19 @@ class _Parser:
         return value
 
 
+def unlabelled(resources: Any) -> list[dict[str, Any]]:
+    """*resources* with no label but the usual one of a slot: Flux gives the only slot one."""
+    found = []
+    for vertex in resources:
+        plain = {key: value for key, value in vertex.items() if key not in ("label", "with")}
+        if "with" in vertex:
+            plain["with"] = unlabelled(vertex["with"])
+        if vertex.get("type") == "slot":
+            plain["label"] = DEFAULT_LABEL
+        found.append(plain)
+    return found
+
+
 def format_shape(resources: list[dict[str, Any]]) -> str:
     """The shortest RFC 46 shape of RFC 14 resource list *resources*.
 

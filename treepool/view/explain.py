@@ -19,6 +19,7 @@ from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.choose.selection import Grant, Selection
 from treepool.placement.effort import REASON
+from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
@@ -40,7 +41,10 @@ MAX_PASSED = 8
 
 @attrs.frozen
 class Nodes:
-    """Nodes in one state, reported together: their ranks, what they have and what is free."""
+    """Nodes in one state, reported together: their ranks, what they have and what is free.
+
+    ``several`` says that a host of theirs has several ranks, and does not name one node alone.
+    """
 
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
@@ -48,6 +52,7 @@ class Nodes:
     gpus: int
     cores_free: int
     gpus_free: int
+    several: bool = False
 
     @property
     def idle(self) -> bool:
@@ -97,7 +102,7 @@ class Explanation:
     only for an amount. ``fitness`` is the fitness of the placement, which has that of an idle
     cluster as its ideal. ``idle`` is what an idle cluster would have given, None if the same.
     ``domains`` are the domains above the nodes that were chosen, in words. ``drains`` says why
-    nodes are drained.
+    nodes are drained. ``inventory`` has the hosts of the jobs that it waits for.
     """
 
     shape: str
@@ -121,6 +126,7 @@ class Explanation:
     waits: Optional[Waiting] = None
     nearest: tuple[Nearest, ...] = ()
     domains: tuple[str, ...] = ()
+    inventory: Optional[Inventory] = None
 
 
 def explain(
@@ -132,16 +138,18 @@ def explain(
     options: Optional[Mapping[str, Any]] = None,
     drained: int = 0,
     drains: Iterable[Drained] = (),
+    duration: float = 0.0,
 ) -> Explanation:
     """Why *resources*, written as *shape*, get what they get on *pool* now.
 
-    *constraints* are those of RFC 31, *options* are treepool's own. *jobs* are the jobs that run on
-    the pool, by id. The ranks in bitmask *drained*, which are down, are drained, and *drains* says
-    why. Raises InvalidJobspec if the pool does not understand the request.
+    *constraints* are those of RFC 31, *options* are treepool's own, *duration* is in seconds.
+    *jobs* are the jobs that run on the pool, by id. The ranks in bitmask *drained*, which are down,
+    are drained, and *drains* says why. Raises InvalidJobspec if the pool does not understand the
+    request.
     """
 
     def request_of(some: list[Any]) -> Request:
-        spec = jobspec.from_resources(some, constraints=constraints, options=options)
+        spec = jobspec.from_resources(some, duration, constraints, options)
         return pool.parse_resource_request(spec)
 
     request = request_of(resources)
@@ -156,7 +164,7 @@ def explain(
     told = _Teller(pool, decided.request)
     if decided.selection is None:
         base = told.refused(base, decided, choice.gave_up)
-        return attrs.evolve(base, waits=waiting(pool, request, jobs))
+        return attrs.evolve(base, waits=waiting(pool, request, jobs), inventory=pool.inventory)
     return told.allocated(base, decided)
 
 
@@ -351,7 +359,8 @@ class _Teller:
     def nodes(self, state: NodeState, ranks: tuple[int, ...]) -> Nodes:
         root = state.type.root
         hosts = tuple(self.inventory.hosts[rank] for rank in ranks)
-        return Nodes(ranks, hosts, root.ncores, idset.size(root.gpus), state.ncores, state.ngpus)
+        have, free = (root.ncores, idset.size(root.gpus)), (state.ncores, state.ngpus)
+        return Nodes(ranks, hosts, *have, *free, not self.inventory.several.isdisjoint(hosts))
 
 
 def _have(numbers: Sequence[int]) -> str:

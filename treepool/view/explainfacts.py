@@ -8,17 +8,28 @@ import attrs
 
 from treepool.placement.allocation import short_form
 from treepool.placement.choose.fitness import Fitness
+from treepool.placement.nodes.inventory import Inventory
 from treepool.rfc import hostlist, idset
 from treepool.view.explain import Explanation
 from treepool.view.model import Job
 from treepool.view.places import Place
+from treepool.view.status import hosts_of
 from treepool.view.waiting import Waiting
 
 
 def facts(told: Explanation) -> dict[str, Any]:
     """*told* as a JSON object: ranks and ids are RFC 22 idsets, hosts RFC 29 hostlists."""
     reason = {} if told.reason is None else told.reason.facts
-    return {**attrs.asdict(told, value_serializer=_value), **reason}
+    found = attrs.asdict(told, filter=_is_told, value_serializer=_value)
+    if told.waits is not None and told.inventory is not None:
+        jobs = [_job(job, told.inventory) for job in told.waits.holders.values()]
+        found["waits"] = {"one_will_do": told.waits.one_will_do, "jobs": jobs}
+    return {**found, **reason}
+
+
+def _is_told(field: Any, value: Any) -> bool:
+    """Whether *field* is for programs, too, and has not a form of its own."""
+    return field.name not in ("inventory", "several") and not isinstance(value, Waiting)
 
 
 def _value(one: Any, field: Any, value: Any) -> Any:
@@ -28,9 +39,6 @@ def _value(one: Any, field: Any, value: Any) -> Any:
     name = field.name if field is not None else ""
     if name == "reason":
         return str(value or "")
-    if isinstance(value, Waiting):
-        jobs = [_job(job) for job in value.holders.values()]
-        return {"one_will_do": value.one_will_do, "jobs": jobs}
     if name == "ranks":
         return idset.encode_ids(value)
     if name == "hosts":
@@ -44,6 +52,6 @@ def _fitness(fitness: Fitness) -> dict[str, Optional[float]]:
     return {name: getattr(fitness, name) for name in ("total", "memory", "links", "inter")}
 
 
-def _job(job: Job) -> dict[str, Any]:
-    placement = short_form(job.parts)
-    return {"job": job.name, "cores": job.ncores, "gpus": job.ngpus, "placement": placement}
+def _job(job: Job, inventory: Inventory) -> dict[str, Any]:
+    placed = {"placement": short_form(job.parts), "hosts": hosts_of(inventory, job.parts)}
+    return {"job": job.name, "cores": job.ncores, "gpus": job.ngpus, **placed}

@@ -11,7 +11,7 @@ from typing import Callable, Sequence
 
 from rich.text import Text
 
-from treepool.placement.allocation import short_form
+from treepool.placement.allocation import on_hosts
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.nodes.tree import NODE
 from treepool.rfc import hostlist, idset
@@ -228,7 +228,7 @@ def _waits(told: Explanation) -> Lines:
     for job in holders[:MAX_JOBS]:
         size = count(job.ncores, "core")
         size += f", {count(job.ngpus, 'GPU')}" if job.ngpus else ""
-        has = listed(short_form(job.parts))
+        has = listed(on_hosts(job.parts, told.inventory) if told.inventory else "")
         lines.append(Text(f"     job {plain(job.name)}: {size}: {has}"))
     if len(holders) > MAX_JOBS:
         lines.append(Text(f"     and {count(len(holders) - MAX_JOBS, 'more job')}", "dim"))
@@ -249,12 +249,17 @@ def _near(told: Explanation) -> Lines:
 
 
 def _nodes(nodes: Sequence[Nodes], indent: str) -> Text:
-    """Which nodes, and what is free on them: "xeon[0-3] (ranks 0-3): 7 of 120 cores free"."""
+    """Which nodes, and what is free on them: "xeon[0-3] (4 nodes): 7 of 120 cores free".
+
+    Ranks are named where a host has several.
+    """
     ranks = sorted(rank for one in nodes for rank in one.ranks)
-    hosts = listed(hostlist.encode([host for one in nodes for host in one.hosts]))
-    word = "rank" if len(ranks) == 1 else f"{len(ranks):,} nodes, ranks"
-    text = Text.assemble(indent, (hosts, "bold"), f" ({word} {listed(idset.encode_ids(ranks))}): ")
-    return text.append(_free(nodes))
+    hosts = listed(hostlist.encode(dict.fromkeys(host for one in nodes for host in one.hosts)))
+    which = [f"{len(ranks):,} nodes"] if len(ranks) > 1 else []
+    if any(one.several for one in nodes):
+        which.append(f"rank{'s' * (len(ranks) > 1)} {listed(idset.encode_ids(ranks))}")
+    beside = f" ({', '.join(which)})" if which else ""
+    return Text.assemble(indent, (hosts, "bold"), f"{beside}: ").append(_free(nodes))
 
 
 def _free(nodes: Sequence[Nodes]) -> str:

@@ -71,7 +71,8 @@ class Facts:
 
     ``state`` and ``result`` are Flux's words. ``stopped`` and ``stopped_parent`` tell of the job's
     queue, see Closed. ``answer`` is what the scheduler tells (doc/questions.md), None if it cannot
-    be asked. ``placement`` is in Flux's short form, ``domains`` are those that it has on its nodes.
+    be asked. ``placement`` is in Flux's short form, ``summary`` the same by hosts, for people;
+    ``hosts`` is a hostlist. ``domains`` are those that it has on its nodes.
     """
 
     name: str
@@ -89,6 +90,8 @@ class Facts:
     stopped_parent: str = ""
     answer: Optional[Mapping[str, Any]] = None
     placement: str = ""
+    hosts: str = ""
+    summary: str = ""
     domains: str = ""
     fitness: Optional[float] = None
 
@@ -116,9 +119,18 @@ def story(facts: Facts, now: float) -> Iterator[str]:
 
 
 def _depend(facts: Facts, now: float) -> Iterator[str]:
-    shown = [_dependency(text, now) for text in facts.dependencies]
-    yield f"waits: it depends on {listed(', '.join(shown)) or 'what a plugin has added'}"
+    yield f"waits: it depends on {_depends(facts.dependencies, now) or 'what a plugin has added'}"
     yield "next: when that is there, it gets its priority and enters the queue"
+
+
+def _depends(dependencies: Sequence[str], now: float) -> str:
+    return listed(", ".join(_dependency(text, now) for text in dependencies))
+
+
+def conditions(dependencies: Sequence[str], held: bool, now: float) -> list[str]:
+    """What a job to come would wait for before the scheduler has it."""
+    found = [f"it depends on {_depends(dependencies, now)}"] if dependencies else []
+    return [*found, "it is held: its urgency is 0"] if held else found
 
 
 def _dependency(text: str, now: float) -> str:
@@ -212,9 +224,9 @@ def _why_no_estimate(answer: Mapping[str, Any]) -> str:
 def _run(facts: Facts, now: float) -> Iterator[str]:
     since = f" since {clock(facts.started, now)}" if facts.started else ""
     yield f"runs{since}"
-    if facts.placement:
+    if facts.summary:
         where = f", in {facts.domains}" if facts.domains else ""
-        yield f"on {listed(facts.placement)}{where}"
+        yield f"on {listed(facts.summary)}{where}"
     if facts.fitness is not None:
         best = ": an idle cluster could not do better" if facts.fitness >= 0.995 else ""
         yield f"fitness {facts.fitness:.2f} of 1{best}"
@@ -239,7 +251,7 @@ def _inactive(facts: Facts, now: float) -> Iterator[str]:
     if not facts.started:
         yield "it never had resources"
     if cleaning:
-        yield f"next: {listed(facts.placement)} is free when housekeeping is done"
+        yield f"next: {listed(facts.summary)} is free when housekeeping is done"
 
 
 _TELLERS = {
@@ -253,12 +265,21 @@ _TELLERS = {
 
 
 def answer_to_shape(
-    shape: str, answer: Mapping[str, Any], closed: Closed, placement: str, now: float
+    shape: str,
+    answer: Mapping[str, Any],
+    closed: Closed,
+    now: float,
+    first: Sequence[str] = (),
 ) -> list[str]:
     """What a job of *shape* would get, as the scheduler says, unless its queue is *closed*.
 
-    *placement* is where, "" if not now.
+    *first* are conditions under which the scheduler has it at all.
     """
+    lines = _answer(shape, answer, closed, now)
+    return lines + [f"     but first: {plain(one, MAX_LIST)}" for one in first if len(lines) > 1]
+
+
+def _answer(shape: str, answer: Mapping[str, Any], closed: Closed, now: float) -> list[str]:
     shown, queue = plain(shape, MAX_LIST), _queue(closed.queue)
     if answer["verdict"] == "deferred":
         return [f"{shown}: {_DEFERRED}"]
@@ -273,7 +294,7 @@ def answer_to_shape(
     if answer["verdict"] == "now":
         return [
             f"{shown}: would start now",
-            f"     on {placement}",
+            f"     on {listed(answer['summary'])}",
             f"     fitness {answer['fitness']:.2f} of 1",
         ]
     lines = [f"{shown}: would wait: {plain(str(answer['reason']), MAX_LIST)}"]
@@ -282,4 +303,6 @@ def answer_to_shape(
         lines.append(f"     when it would start cannot be told{_why_no_estimate(answer)}")
     else:
         lines.append(f"     it would start about {clock(start, now)}")
+        if answer.get("summary"):
+            lines[-1] += f" on {listed(answer['summary'])}"
     return lines

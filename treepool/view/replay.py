@@ -54,7 +54,7 @@ class Rules:
     """
 
     name: str = ""
-    policy: str = "fifo"
+    policy: str = "easy"
     depth: float = 1
     pool: dict[str, str] = attrs.field(factory=dict)
     fabric: bool = True

@@ -9,13 +9,15 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequenc
 
 import attrs
 
-from treepool.placement.allocation import short_form
+from treepool.placement.allocation import on_hosts, short_form
 from treepool.placement.choose.fitness import memory_domains
+from treepool.placement.held import ranks_in
+from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.kept import kept_cores
 from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.pool import Pool
-from treepool.rfc import idset
+from treepool.rfc import hostlist, idset
 from treepool.view import words
 from treepool.view.model import DOWN, DRAINED, Job
 from treepool.view.picture import Picture
@@ -60,8 +62,9 @@ class GpuLine:
 
 @attrs.frozen
 class JobLine:
-    """One job: ``placement`` in Flux's short form, ``domains`` the domains it has on a node.
+    """One job: ``placement`` in Flux's short form, ``summary`` the same by hosts, for people.
 
+    ``hosts`` is a hostlist, ``domains`` are the domains that it has on a node.
     ``fitness`` is from 0 to 1, None for a job that holds nothing, or of which it is not known.
     """
 
@@ -74,6 +77,8 @@ class JobLine:
     cores: int
     gpus: int
     placement: str
+    hosts: str
+    summary: str
     domains: str
     fitness: Optional[float]
     note: str
@@ -156,10 +161,8 @@ def _models(links: Any, node_type: NodeType) -> dict[int, tuple[str, int]]:
     return found
 
 
-def job_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[JobLine]:
-    """A line for each job, in the given order."""
-    cluster = picture.cluster
-    types = [cluster.types[i] if i >= 0 else None for i in cluster.type_of]
+def job_lines(inventory: Inventory, jobs: Sequence[Running]) -> Iterator[JobLine]:
+    """A line for each job of the nodes of *inventory*, in the given order."""
     for running in jobs:
         job = running.job
         yield JobLine(
@@ -172,10 +175,17 @@ def job_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[JobLine]:
             job.ncores,
             job.ngpus,
             short_form(job.parts),
-            domains_of(types, job.parts),
+            hosts_of(inventory, job.parts),
+            on_hosts(job.parts, inventory),
+            domains_of(inventory.types, job.parts),
             running.fitness if job.parts else None,
             words.plain(running.note, words.MAX_LIST),
         )
+
+
+def hosts_of(inventory: Inventory, parts: Iterable[Held]) -> str:
+    """The hosts of *parts*, as a hostlist."""
+    return hostlist.encode(dict.fromkeys(filter(None, inventory.hosts_of(ranks_in(parts)))))
 
 
 def domains_of(types: Sequence[Any], parts: Iterable[Held]) -> str:

@@ -2,10 +2,8 @@
 
 Flux loads each file of this folder whenever one of these commands starts, and in the validator of
 each instance. This module therefore imports treepool only if one of the options is used. Without
-these options a command does not wait for the import, and works even if the import would fail.
-
-``placement/request/job_options.py`` defines the values of the options, which are stored in
-``attributes.system.treepool`` of the jobspec.
+these options a command does not wait for the import, and works even if the import would fail. It
+has the list of the options and what they mean from ``joboptions.py`` beside it.
 
 Flux loads it for the jobs of all schedulers: it changes a job only if one of the options is used or
 the instance's scheduler is sched-treepool.
@@ -16,43 +14,15 @@ The plugin is one file because Flux loads each file of the folder as a plugin of
 from __future__ import annotations
 
 import os
-import re
 import sys
+from contextlib import suppress
 from functools import cached_property
-from importlib import import_module
+from importlib import import_module, util
 from pathlib import Path
-from typing import Any, Iterator, Mapping, NamedTuple, NoReturn, Optional
+from typing import Any, Iterator
 
 import flux
 from flux.cli.plugin import CLIPlugin, CLIPluginOption
-
-#: Each option, the placeholder of its value in the help (None if it has no value), and its help.
-OPTIONS = (
-    ("--locality", "MODE", "How near a slot's cores and GPUs are: preferred, required or none"),
-    ("--level", "NAME", "Each slot in one domain of this locality, such as numa or socket"),
-    ("--gpu-link", "LINK", "Least link between the GPUs of a slot: GB/s, nvlink, ..., fast"),
-    ("--same", "FAMILY[:MODE]", "All nodes alike, e.g. in driver; MODE is required or preferred"),
-    ("--same-numa", "MODE", "Cores of a slot in one NUMA domain: preferred or required"),
-    ("--memory", "SIZE", "Least memory near each slot, such as 64GB"),
-    ("--allow-cxl", None, "Let CXL memory count for memory"),
-    ("--unified-memory", None, "Only nodes whose CPUs and GPUs share one memory"),
-    ("--within", "LOCALITY[:N]", "All nodes in one domain above the nodes, or in N at most"),
-    (
-        "--segment",
-        "LOCALITY:N[,...]",
-        "Nodes in groups of N, each in one domain: switch:16, or block:16,switch:4",
-    ),
-    ("--locality-wait", "TIME", "Wait so long, such as 10m, for a close place, as if required"),
-    ("--switches", "N[@TIME]", "All nodes in N lowest domains at most, as in Slurm"),
-    ("--gpu", "SPEC", "GPUs per slot in the form of LSF: num=4:nvlink=yes:gmodel=A100:gmem=40GB"),
-)
-
-#: The options whose values come to something else in the jobspec.
-_READ = ("gpu", "memory", "locality_wait", "switches")
-
-#: The options that are options in the jobspec, too, of the same name.
-_NAMES = tuple(flag[2:].replace("-", "_") for flag, _, _ in OPTIONS)
-_PLAIN = tuple(name for name in _NAMES if name not in _READ)
 
 #: Options of Flux that say how many GPUs there are.
 _COUNTS = {
@@ -63,34 +33,37 @@ _COUNTS = {
     "resources_json": "--resources-json",
 }
 
-#: Those that replace all other resources, after this plugin has seen the jobspec.
-_REPLACING = ("resources_shape", "resources_json")
-
 #: Options of Flux with which a slot is not a task.
 _PER_RESOURCE = ("cores", "tasks_per_node", "tasks_per_core")
 
 #: What is in a slot and is no locality.
 _IDS = {"core", "gpu", "memory", "storage"}
 
-_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
-
 #: Where the options are kept from ``preinit`` to ``modify_jobspec``.
 _GIVEN = "treepool_given"
 
 
-class _Gpu(NamedTuple):
-    """The text of ``--gpu``, the other options that count GPUs, and whether any is per resource."""
+def _home() -> Path:
+    """The folder that has treepool, also from an installation's copy of this file."""
+    here = Path(__file__)
+    real = here.parent / os.readlink(here) if here.is_symlink() else here
+    return next(above for above in real.parents if os.path.lexists(above / "treepool"))
 
-    text: str
-    counted: list[str]
-    per_resource: bool
+
+def _job_options() -> Any:
+    """The module ``joboptions``, without importing treepool."""
+    path = _home() / "treepool" / "flux" / "joboptions.py"
+    spec = util.spec_from_file_location("treepool_job_options", path)
+    assert spec is not None and spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-class _Option(NamedTuple):
-    """A value for ``attributes.system.treepool``, and the option that gave it."""
-
-    value: Any
-    flag: str
+#: What ``joboptions.py`` has; None where this file is without treepool, and has no options.
+job_options: Any = None
+with suppress(OSError, StopIteration):
+    job_options = _job_options()
 
 
 class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
@@ -125,6 +98,9 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
       glink=yes           as --gpu-link=fast
       gmodel=NAME         only nodes with the property gpu-NAME, such as gpu-a100
       gmem=SIZE           least memory of each GPU, such as 40GB, or 40G (GiB)
+    --test-only           submit nothing; ask the scheduler what this job would get
+                          now, or when it would start and on which hosts. Exit
+                          status 0 in both cases, 1 if it could never run
     """
 
     def __init__(self, prog: str) -> None:
@@ -140,45 +116,64 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
         others = list(_options_of_others(self))
         taken = {option.name for option in others} | {option.dest for option in others}
         made = []
-        for name, value, text in OPTIONS:
+        for name, value, text in self._known:
             kind = {"action": "store_true"} if value is None else {"metavar": value}
             prefix = None
-            if name in taken or _dest(name) in taken:
+            if name in taken or job_options.dest(name) in taken:
                 prefix, text = "ex", f"{text} (another plugin has {name})"
             made.append(CLIPluginOption(name, prefix, help=text, **kind))
         return made
+
+    @property
+    def _known(self) -> list[tuple[str, Any, str]]:
+        """Each option, the placeholder of its value, and its help."""
+        return [*job_options.OPTIONS, job_options.TEST_ONLY] if job_options else []
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """The names of treepool's options as they are here."""
+        return {name: option.name for (name, _, _), option in zip(self._known, self.options)}
 
     def preinit(self, args: Any) -> None:
         """Store the values of the options.
 
         With ``--cc``, and in ``bulksubmit``, only values set here reach ``modify_jobspec``.
         """
-        dests = {name: option.dest for name, option in zip(_NAMES, self.options)}
+        flags = [flag for flag, _, _ in self._known]
+        dests = {job_options.dest(flag): one.dest for flag, one in zip(flags, self.options)}
         values = {name: getattr(args, dest, None) for name, dest in dests.items()}
         given = {name: value for name, value in values.items() if value not in (None, False)}
         if not given:
             return
-        given.update({name: getattr(args, name, None) for name in _REPLACING})
+        if "test_only" in given and getattr(args, "dry_run", True):
+            hint = "a program asks as doc/questions.md says"
+            why = "not with --dry-run" if hasattr(args, "dry_run") else f"for commands; {hint}"
+            raise ValueError(f"{self._names['--test-only']}: {why}")
+        given.update({name: getattr(args, name, None) for name in job_options.REPLACING})
         if "gpu" in given:
             counted = [flag for name, flag in _COUNTS.items() if _is_set(args, name)]
             per_resource = any(_is_set(args, name) for name in _PER_RESOURCE)
-            given["gpu"] = _Gpu(str(given["gpu"]), counted, per_resource)
+            given["gpu"] = job_options.Gpu(str(given["gpu"]), counted, per_resource)
         setattr(args, _GIVEN, given)
 
     def modify_jobspec(self, args: Any, jobspec: Any) -> None:
         """Write the options into *jobspec*; raises ValueError, with one line, for an error."""
         given = getattr(args, _GIVEN, None)
         if given:
+            _find_treepool()
             try:
-                _add_options(given, jobspec)
+                job_options.add(given, jobspec)
             except ValueError as e:
                 flag, colon, message = str(e).partition(": ")
-                names = {name: option.name for (name, _, _), option in zip(OPTIONS, self.options)}
-                raise ValueError(f"{names.get(flag, flag)}{colon}{message}") from None
+                raise ValueError(f"{self._names.get(flag, flag)}{colon}{message}") from None
         shape = getattr(args, "resources_shape", None)
         ours = given or "treepool" in jobspec.attributes["system"]
         if shape and _has_slot_of_nodes(shape, jobspec) and (ours or _is_scheduler()):
             jobspec.setattr_shell_option("per-resource.type", "node")
+        if given and "test_only" in given:
+            from treepool.flux import testonly
+
+            testonly.begin(jobspec, self._names["--test-only"], self.prog == "bulksubmit")
 
 
 def _options_of_others(plugin: CLIPlugin) -> Iterator[Any]:
@@ -200,32 +195,6 @@ def _options_of_others(plugin: CLIPlugin) -> Iterator[Any]:
             continue
 
 
-def _dest(flag: str) -> str:
-    """The name of an option in Python."""
-    return flag[2:].replace("-", "_")
-
-
-def _add_options(given: Mapping[str, Any], jobspec: Any) -> None:
-    """Write the options that are *given* into *jobspec*."""
-    _find_treepool()
-    system = jobspec.attributes["system"]
-    options = {
-        name: _Option(_value(name, given[name]), f"--{name.replace('_', '-')}")
-        for name in _PLAIN
-        if name in given
-    }
-    if "gpu" in given:
-        _add_gpu(given["gpu"], jobspec, options)
-    _add_wait(given, options)
-    if "memory" in given:
-        _add_memory(given, list(_vertices(jobspec.resources)))
-    _check(options, system.get("treepool"))
-    resources = _resources(given, jobspec)
-    if resources is not None:
-        _check_use(options, resources)
-    _write(system, options)
-
-
 def _is_set(args: Any, name: str) -> bool:
     return getattr(args, name, None) is not None
 
@@ -241,8 +210,8 @@ def _has_slot_of_nodes(shape: str, jobspec: Any) -> bool:
     from flux.shape.parser import ShapeParser
 
     top = ShapeParser().parse(shape)
-    for slot in (vertex for vertex in _vertices(top) if vertex["type"] == "slot"):
-        inside = {vertex["type"] for vertex in _vertices(slot.get("with"))}
+    for slot in (vertex for vertex in job_options.vertices(top) if vertex["type"] == "slot"):
+        inside = {vertex["type"] for vertex in job_options.vertices(slot.get("with"))}
         # Only the scheduler knows which localities are above nodes. With one slot it is the same.
         one = slot is top[0] and slot["count"] == 1 and inside - _IDS
         if "node" in inside or one:
@@ -260,10 +229,8 @@ def _is_scheduler() -> bool:
 
 
 def _find_treepool() -> None:
-    """Make treepool and what it needs importable, also from an installation's copy of this file."""
-    here = Path(__file__)
-    real = here.parent / os.readlink(here) if here.is_symlink() else here
-    home = next(above for above in real.parents if os.path.lexists(above / "treepool"))
+    """Make treepool and what it needs importable."""
+    home = _home()
     if str(home) not in sys.path:
         sys.path[:0] = [str(home), str(home / "libraries")]
     try:
@@ -272,195 +239,3 @@ def _find_treepool() -> None:
         raise ValueError(
             f"treepool's options cannot be used: {e} (see: treepool flux-env --check)"
         ) from None
-
-
-def _value(name: str, given: Any) -> Any:
-    """The value for the jobspec of an option's value on the command line."""
-    if given is True:
-        return True
-    text = str(given)
-    if name == "gpu_link" and _NUMBER.fullmatch(text):
-        return float(text) if "." in text else int(text)
-    return text
-
-
-def _add_gpu(given: _Gpu, jobspec: Any, options: dict[str, _Option]) -> None:
-    """Add what ``--gpu`` asks for to *jobspec* and *options*."""
-    from treepool.errors import InvalidOption
-    from treepool.flux import gpuopt
-
-    try:
-        gpu = gpuopt.parse(given.text)
-    except InvalidOption as e:
-        _refuse("--gpu", str(e))
-    if gpu.link is not None:
-        other = options.get("gpu_link")
-        if other is not None and other.value != gpu.link:
-            name = "glink" if gpu.link == "fast" else gpu.link
-            _refuse("--gpu", f"{name}=yes contradicts --gpu-link")
-        options["gpu_link"] = _Option(gpu.link, "--gpu")
-    if gpu.memory is not None:
-        options["gpu_memory"] = _Option(gpu.memory, "--gpu")
-    if gpu.model is not None:
-        _require(jobspec.attributes["system"], _property(gpu.model))
-    _count(gpu.num, given, list(_vertices(jobspec.resources)))
-
-
-def _add_wait(given: Mapping[str, Any], options: dict[str, _Option]) -> None:
-    """Add what ``--locality-wait`` and ``--switches`` ask for to *options*."""
-    for name in ("locality_wait", "switches"):
-        if name not in given:
-            continue
-        from treepool.errors import InvalidOption
-        from treepool.flux import waitopt
-
-        flag, text = f"--{name.replace('_', '-')}", str(given[name])
-        try:
-            number, wait = (
-                waitopt.switches(text) if name == "switches" else (None, waitopt.wait(text))
-            )
-        except InvalidOption as e:
-            _refuse(flag, str(e))
-        if number is not None:
-            options["switches"] = _Option(number, flag)
-        if wait is not None:
-            if "wait" in options:
-                _refuse(flag, "--locality-wait says already how long to wait")
-            options["wait"] = _Option(wait, flag)
-
-
-def _count(num: Optional[int], given: _Gpu, vertices: list[dict[str, Any]]) -> None:
-    """Give the slot in *vertices* *num* GPUs, or one if *num* is None, as in LSF."""
-    counted = given.counted
-    if not counted and any(vertex.get("type") == "gpu" for vertex in vertices):
-        counted = ["the request"]  # a program made it, without options of Flux
-    if counted:
-        if num is not None:
-            _refuse("--gpu", f"num={num}: {counted[0]} says already how many GPUs there are")
-        return
-    if given.per_resource:
-        _refuse("--gpu", "num counts GPUs per task: with options per resource take --gpus-per-node")
-    _add("--gpu", vertices, {"type": "gpu", "count": num or 1})
-
-
-def _resources(given: Mapping[str, Any], jobspec: Any) -> Optional[list[dict[str, Any]]]:
-    """The vertices that *jobspec* will have; None if that is not known yet."""
-    from treepool.errors import InvalidInput
-    from treepool.rfc.shape import parse_shape
-
-    if given["resources_json"]:  # a file that can perhaps be read only once
-        return None
-    try:
-        shape = given["resources_shape"]
-        return list(_vertices(parse_shape(shape) if shape else jobspec.resources))
-    except InvalidInput:  # Flux says so
-        return None
-
-
-def _add_memory(given: Mapping[str, Any], vertices: list[dict[str, Any]]) -> None:
-    """Let the slot in *vertices* ask for memory."""
-    from treepool.errors import InvalidOption
-    from treepool.flux import gpuopt
-
-    for name in _REPLACING:
-        if given[name]:
-            _refuse("--memory", f"--{name.replace('_', '-')} says all that the job asks for")
-    if any(vertex.get("type") == "memory" for vertex in vertices):
-        _refuse("--memory", "the request says already how much memory")
-    try:
-        _add("--memory", vertices, {"type": "memory", "count": gpuopt.gib(str(given["memory"]))})
-    except InvalidOption as e:
-        _refuse("--memory", str(e))
-
-
-def _add(flag: str, vertices: list[dict[str, Any]], child: dict[str, Any]) -> None:
-    """Give the only slot in *vertices* a child."""
-    slots = [vertex for vertex in vertices if vertex.get("type") == "slot"]
-    if len(slots) != 1:
-        _refuse(flag, f"the request has {len(slots)} slots, and this is for one")
-    slots[0].setdefault("with", []).append(child)
-
-
-def _property(model: str) -> str:
-    """The property that ``treepool encode --properties`` gives nodes with GPUs of *model*."""
-    from treepool.discovery import properties
-
-    name = properties.model_name(model)
-    if not name:
-        _refuse("--gpu", f"gmodel={model} names no model, such as A100")
-    if name != model.lower():
-        _refuse(
-            "--gpu",
-            f"gmodel={model}: nodes are known by the short name of a model: write gmodel={name}, "
-            "and gmem for its memory",
-        )
-    return f"gpu-{name}"
-
-
-def _require(system: dict[str, Any], name: str) -> None:
-    """Add property *name* to the RFC 31 constraint of *system*."""
-    ours = {"properties": [name]}
-    theirs = system.get("constraints")
-    system["constraints"] = {"and": [theirs, ours]} if theirs else ours
-
-
-def _check(options: Mapping[str, _Option], there: Any) -> None:
-    """Raise ValueError for the first of *options* that the scheduler would refuse.
-
-    *there* are the options that the jobspec has already.
-    """
-    from treepool.errors import InvalidJobspec
-    from treepool.placement.request import job_options
-
-    given = {name: option.value for name, option in options.items()}
-    others = there if isinstance(there, dict) else {}
-    for values in (*({name: value} for name, value in given.items()), {**others, **given}):
-        # Which localities there are, only the scheduler knows.
-        texts = {name: value for name, value in values.items() if isinstance(value, str)}
-        levels = [texts[name] for name in ("level",) if name in texts]
-        above = job_options.named_above(texts) or ["switch"]
-        try:
-            job_options.read(values, levels, "preferred", above)
-        except InvalidJobspec as e:
-            # The user typed an option, not a jobspec: name the option instead of the JSON pointer.
-            pointer, _, message = str(e).partition(": ")
-            name = pointer.rpartition("/")[2]
-            if name in options:
-                _refuse(options[name].flag, message)
-            raise
-
-
-def _check_use(options: Mapping[str, _Option], vertices: list[dict[str, Any]]) -> None:
-    """Raise ValueError for the first of *options* that says nothing of what *vertices* ask for."""
-    from treepool.placement.request import job_options
-
-    wanted = {vertex.get("type") for vertex in vertices}
-    whole = any(vertex.get("exclusive") for vertex in vertices)
-    for name, option in options.items():
-        kind = job_options.SPEAKS_OF.get(name)
-        if kind and kind not in wanted and not (kind == "gpu" and whole):
-            _refuse(option.flag, f"the job asks for no {'GPU' if kind == 'gpu' else kind}")
-
-
-def _write(system: dict[str, Any], options: Mapping[str, _Option]) -> None:
-    """Write *options* into ``attributes.system.treepool``, besides those of ``--setattr``."""
-    if not options:
-        return
-    there = system.setdefault("treepool", {})
-    if not isinstance(there, dict):
-        raise ValueError("--setattr=treepool is not an object of options")
-    for name, option in options.items():
-        if there.get(name, option.value) != option.value:
-            _refuse(option.flag, f"contradicts --setattr=treepool.{name}")
-        there[name] = option.value
-
-
-def _vertices(resources: Any) -> Iterator[dict[str, Any]]:
-    """Every vertex of an RFC 14 resource list that Flux made."""
-    for vertex in resources or ():
-        yield vertex
-        yield from _vertices(vertex.get("with"))
-
-
-def _refuse(flag: str, message: str) -> NoReturn:
-    raise ValueError(f"{flag}: {message}")

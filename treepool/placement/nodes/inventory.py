@@ -6,6 +6,7 @@ its properties. It does not change until nodes are removed. Copies of a pool sha
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from typing import Any, Iterable, Iterator, Optional
 
@@ -79,6 +80,17 @@ class Inventory:
     def ranks(self) -> int:
         """All ranks, as a bitmask."""
         return self.resource_set.mask
+
+    def hosts_of(self, ranks: int) -> list[str]:
+        """The hosts of *ranks* (bitmask), ascending by rank; "" for a rank that has none."""
+        known = len(self.hosts)
+        return [self.hosts[rank] if rank < known else "" for rank in idset.iterate(ranks)]
+
+    @cached_property
+    def several(self) -> frozenset[str]:
+        """The hosts that several ranks have, as where brokers are started for a test."""
+        counts = Counter(self.hosts)
+        return frozenset(host for host, number in counts.items() if number > 1 and host)
 
     @cached_property
     def node_types(self) -> dict[NodeType, int]:

@@ -88,6 +88,8 @@ class Forecast:
     def _hold(self, job: Waiting, start: float, parts: tuple[Held, ...]) -> None:
         self._profile.hold(job.jobid, start, start + job.length, parts, True, job.job_class.terms)
 
-    def remove(self, jobid: int) -> None:
-        """Forget a job that was added."""
+    def remove(self, jobid: int) -> tuple[Held, ...]:
+        """Forget a job that was added; returns what it would have had."""
+        parts = self._profile.holdings[jobid].parts
         self._profile.drop(jobid)
+        return parts

@@ -36,8 +36,8 @@ Place = tuple[int, int]
 class Rule:
     """The rule of a Flux queue: its policy, and how many of its jobs have a reservation."""
 
-    policy: str = "fifo"
-    depth: float = POLICIES["fifo"]
+    policy: str = "easy"
+    depth: float = POLICIES["easy"]
 
     @property
     def reservations(self) -> float:
