@@ -10,16 +10,12 @@ import shlex
 from broker import REPOSITORY, Instance
 from made import nodes
 from treepool.rfc import idset
-from treepool.rfc.links import digest
 
 #: What each task of a job says.
 TELL = ("sh", "-c", "echo task $FLUX_TASK_RANK")
 
-#: The links and the model of the GPUs of the guides' nodes.
-A100 = {
-    "links": [{"type": "nvlink", "gbps": 300, "among": ["0-3"]}],
-    "devices": [{"model": "A100", "memory": 80, "gpus": "0-3"}],
-}
+#: What the package has for ``treepool demo``.
+DEMO = REPOSITORY / "treepool" / "flux" / "demo"
 
 
 def table(page, heading):
@@ -47,7 +43,7 @@ class Machine(Instance):
         (ranks,) = (entry["rank"] for entry in R["execution"]["R_lite"])
         R["execution"]["nodelist"] = [f"fake[{ranks}]"]
         path.write_text(json.dumps(R))
-        conf = [f"resource.path={path}", "resource.noverify=true", *conf]
+        conf = [*conf, f"resource.path={path}", "resource.noverify=true"]
         super().__init__(0, size=idset.size(idset.decode(ranks)), conf=conf)
         self.load("sched-treepool")
 
@@ -73,25 +69,10 @@ class Machine(Instance):
 
 
 def guides(path):
-    """The 32 nodes of doc/fabric.json, with memory, links, properties and queues."""
-    R = json.loads((REPOSITORY / "doc" / "fabric.json").read_text())
-    key = R["scheduling"]
-    topo = key["children"][0]["topo"]
-    topo["socket"] = [{**socket, "memory": 128} for socket in topo["socket"]]
-    key["links"] = {digest(topo): A100}
-    R["execution"]["properties"] = {
-        "gpu-a100": "0-31",
-        "fast": "0-15",
-        "ib": "8-31",
-        "driver:550": "0-15",
-        "driver:560": "16-31",
-    }
-    conf = [
-        "queues.batch.requires=[]",
-        "queues.debug.requires=[]",
-        'policy.jobspec.defaults.system.queue="batch"',
-    ]
-    instance = Machine(path, R, 8, conf)
+    """The nodes and queues of ``treepool demo``; any queue may use all nodes, so no job waits."""
+    R = json.loads((DEMO / "R.json").read_text())
+    R["execution"]["properties"].update(batch="0-31", debug="0-31")
+    instance = Machine(path, R, 8, [DEMO / "conf.toml"])
     instance.flux("queue", "start", "--all", "--quiet")
     return instance
 

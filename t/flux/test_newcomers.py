@@ -1,14 +1,12 @@
 """Pages for those who come from other systems: every job and command, run in real instances."""
 
-import os
 import re
-import subprocess
 
 import attrs
 import pytest
 from newcomers import codes, guides, racks, run, table
 
-from broker import REPOSITORY, environment
+from broker import REPOSITORY
 from documents import blocks
 from treepool.flux import options
 from treepool.flux.gpuopt import parse
@@ -242,21 +240,3 @@ def test_gpu_options_of_the_lsf_page_are_read_as_lsf_writes_them():
     for text in texts:
         if "gtile" not in text:
             parse(text)
-
-
-def test_the_nodes_of_the_guide_are_there(tmp_path):
-    """The commands of doc/fabric.md start them, and a job that runs on them."""
-    text = (REPOSITORY / "doc" / "fabric.md").read_text().partition("## Nodes to try it on")[2]
-    start, inside = blocks(text, "sh")[0].replace("\\\n", "").splitlines()
-    (tmp_path / "inside.sh").write_text(f"flux resource list -s down -no {{nnodes}}\n{inside}\n")
-    done = subprocess.run(
-        ["sh", "-ec", f"{start} sh -e {tmp_path / 'inside.sh'}"],
-        cwd=REPOSITORY,
-        env=environment(PATH=os.environ["PATH"]),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    down, *hosts = done.stdout.split()
-    assert (down, sorted(hosts)) == ("0", sorted(f"n{number}" for number in range(16)))

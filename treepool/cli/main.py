@@ -36,6 +36,7 @@ SUBCOMMANDS = (
     ("where", "where", "show where a job's nodes and tasks are"),
     ("verify", "verify", "inside a job: check that a task is bound"),
     ("conformance", "conformance", "run test vectors: those of RFC 49, treepool's, or your own"),
+    ("demo", "demo", "start an instance of 32 nodes with jobs, to try things on"),
     ("flux-env", "fluxenv", "install treepool into a Flux, or remove it"),
     ("completion", "completion", "print a completion script for a shell"),
 )
