@@ -220,6 +220,7 @@ def test_only_the_jobs_of_the_nodes_asked_for_are_listed(treepool):
         (["--state", "idel"], "(did you mean 'idle'?)"),
         (["--domain", "x1000c0r"], "'x1000c0r' is no domain (did you mean 'x1000c0r3'?)"),
         (["--json", "--html", "x"], "--json"),
+        (["--html", "x", "--watch"], "--watch"),
     ],
 )
 def test_what_is_not_there_is_a_line_with_the_nearest_name(treepool, words, said):

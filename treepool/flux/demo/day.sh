@@ -31,7 +31,9 @@ flux queue start --all --quiet
 for number in 1 2 3; do hour $number; done
 until flux jobs -no '{id}' -f run | grep -q .; do sleep 0.2; done
 waits=$(flux jobs -no '{id.f58}' -f pending | head -n 1)
-flux treepool show --instance --html "$page"
+flux treepool show --instance --html "$page" # it is there when its name is printed
+flux treepool show --instance --html "$page" --watch 2>/dev/null &
+watch=$!
 (for number in $(seq 4 24); do sleep 60 && hour $number; done) &
 day=$!
 
@@ -55,6 +57,6 @@ else
   "${SHELL:-sh}"
   status=0
 fi
-kill $day 2>/dev/null
-flux cancel --all --quiet # otherwise Flux does it, and says so
+kill $day $watch 2>/dev/null
+flux cancel --all 2>/dev/null # otherwise Flux does it, and says so
 exit $status
