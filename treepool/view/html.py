@@ -86,7 +86,7 @@ def html(
 def _image(svg: str, title: str) -> str:
     """An element with the picture *svg*, or what is needed to have one."""
     if not svg:
-        return '<p class="quiet">A plot needs matplotlib: pip install treepool[plots]</p>'
+        return '<p class="quiet">A plot needs matplotlib: pip install matplotlib</p>'
     data = base64.b64encode(svg.encode()).decode()
     return f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(title)}: use over time">'
 
