@@ -5,10 +5,10 @@ shared among tasks in contiguous pieces, in order. What the job shell has given 
 task already (cpu-affinity=per-task, gpu-affinity=per-task) does not change.
 
 examples:
-  flux run -n8 -c4 -g1 treepool bind -- ./solve input
-  flux run -n2 -c16 treepool bind --memory interleave -- ./solve input
-  flux run -n8 -c4 -g1 treepool bind --env NCCL_IB_HCA -- ./train
-  flux run -n8 -c4 -g1 --label-io treepool bind --print
+  flux run -n8 -c4 -g1 flux treepool bind -- ./solve input
+  flux run -n2 -c16 flux treepool bind --memory interleave -- ./solve input
+  flux run -n8 -c4 -g1 flux treepool bind --env NCCL_IB_HCA -- ./train
+  flux run -n8 -c4 -g1 --label-io flux treepool bind --print
 
 exit status:
   that of COMMAND; 126 if it cannot be run, 127 if there is no such command;

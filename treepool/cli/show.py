@@ -21,7 +21,7 @@ examples:
       four of the nodes one by one; one that takes no jobs
   treepool show -R doc/fabric.json --domain x1000c0r1
       the nodes of a switch one by one
-  treepool show --cluster b --host 'cray[5-9]' --state idle
+  treepool show --cluster b --hosts 'cray[5-9]' --state idle
       those of some nodes that are idle
 
 exit status:
