@@ -77,18 +77,14 @@ def guides(path):
     return instance
 
 
-def racks(path):
-    """Eight nodes, two in each rack, two racks in each block, with MIG instances."""
-    caches = [[{"cores": f"{i}-{i + 3}"} for i in (first, first + 4)] for first in (0, 8, 16)]
-    numa = [{"gpus": str(gpu), "l3": l3} for gpu, l3 in enumerate(caches)]
-    mig = {"cores": "24-31", "gpus": "3-4", "mig-1g.10gb": [{"cores": "24-31", "gpus": "3-4"}]}
-    topo = {"socket": [{"numa": numa[:2]}, {"numa": [numa[2], mig]}]}
-    for domain in (*numa, mig):
-        domain["memory"] = 64  # GiB
-    rack = [{"ranks": f"{i}-{i + 1}"} for i in (0, 2, 4, 6)]
-    fabric = {"block": [{"rack": rack[:2]}, {"rack": rack[2:]}]}
-    fast = {"fast": "4-7"}
-    return Machine(path, nodes("0-7", "0-31", "0-4", topo, fabric=fabric, properties=fast), 2)
+def mig(path):
+    """Two nodes, each with a GPU that is divided into MIG instances; there are no queues."""
+    topo = {"numa": [{"cores": "0-7", "gpus": "0"}, {"cores": "8-15", "gpus": "1-2"}]}
+    topo["numa"][1]["mig-1g.10gb"] = [
+        {"cores": "8-11", "gpus": "1"},
+        {"cores": "12-15", "gpus": "2"},
+    ]
+    return Machine(path, nodes("0-1", "0-15", "0-2", topo), 1)
 
 
 def run(instance, command):
