@@ -84,6 +84,7 @@ COMMANDS = {
         "status --gpus --jobs --domains --users",
         "status --gpus --jobs --domains --users --json",
         "status --prometheus --users",
+        "status --jobs -no {{name}}{{user}}{{note}}",
     ),
     "snapshot": ("snapshot s.json", "snapshot {name}", "snapshot -"),
     "window": (
