@@ -199,8 +199,11 @@ def test_the_page_says_which_instance_when_and_what_waits(busy, tmp_path):
     user = getpass.getuser()
     assert re.match(rf"Flux instance of {user} at .*, \d{{4}}-\d\d-\d\d \d\d:", said[0])
     assert said[1] == "2 waiting jobs, 1 with a reservation"
-    assert said[2].startswith(f"{busy.waiting} of {user} waits (true): ")
-    assert said[3].startswith(f"{busy.blocked} of {user} waits (true): ")
+    data = json.loads(re.search(r'id="data" type="application/json">(.*?)</script>', text)[1])
+    rows = [[job, whose, name] for job, whose, name, *_ in data["waiting"]]
+    assert rows == [[job, user, "true"] for job in (busy.waiting, busy.blocked)]
+    assert all(why for *_, why, _ in data["waiting"])
+    assert data["owners"][busy.near][0] == user
 
 
 @pytest.mark.parametrize("words", [["status"], ["show", "--instance"]])
