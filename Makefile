@@ -71,7 +71,7 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -m 'not depth' $(ELSEWHERE:%=--ignore=%)
 
 # Why treepool: the same jobs under schedulers of Flux, in real brokers on fake nodes, in ten minutes.
-# Prints the table of README.md and writes its figure, build/why.svg.
+# Prints the table of doc/performance.md and writes the figure of README.md, build/why.svg.
 why: $(PLOTS)
 	$(BIN)/python t/flux/why
 

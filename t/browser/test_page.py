@@ -1,12 +1,16 @@
 """The page of ``treepool show --html`` as people use it, in a headless Chromium."""
 
 import re
+import time
 
 import pytest
 
 from bench.workload import cluster as large
 from browser.driver import DOWN, END, ESCAPE, HOME, LEFT, RIGHT, TAB
-from treepool.view.model import Totals
+from treepool.view.html import html
+from treepool.view.model import Job, Totals
+from treepool.view.rows import rows
+from treepool.view.status import Running
 from view.conftest import make_picture
 from view.counting import some_R
 from view.hostile import HOSTS, LARGE, NAMES, cluster
@@ -346,3 +350,34 @@ def test_11136_nodes_with_thousands_of_jobs_are_drawn_at_once_and_add_up(show):
     counts = [re.match(r"([\d,]+) \u00d7", title) for title in titles(browser)]
     assert sum(int(c[1].replace(",", "")) if c else 1 for c in counts) == 11_136
     assert cells(browser) == cells_of(picture.totals)
+
+
+def test_it_says_whose_jobs_run_what_waits_and_which_squares_are_gpus(browser, tmp_path):
+    picture = make_picture("a", ["slot=1/core"])
+    runs = Running(Job("1", "train", ()), "alice", "train", "RUN", 0.0)
+    waits = Running(Job("2", "fold", ()), "eve", "fold", "SCHED", 0.0, note="2 of 4 nodes free")
+    path = tmp_path / "page.html"
+    path.write_text(html(picture, rows(picture), running=[runs], waiting=[waits], again=1))
+    browser.open(path)
+    assert "alice, without a limit" in browser.js("return $('jobs').innerText")
+    assert "2 of 4 nodes free" in browser.js("return $('queue').innerText")
+    assert "a large one is a GPU" in browser.js("return $('key').innerText")
+
+
+def test_a_page_that_is_written_again_loads_itself_again_unless_something_is_picked(
+    browser, tmp_path
+):
+    picture = make_picture("a", ["slot=1/core"])
+    path = tmp_path / "page.html"
+    path.write_text(html(picture, rows(picture), about=["first"], again=0.1))
+    browser.open(path)
+    write(browser, "job", "1")
+    path.write_text(html(picture, rows(picture), about=["second"], again=0.1))
+    time.sleep(0.5)
+    assert "first" in browser.js("return document.body.innerText")
+    browser.click("#clear")
+    browser.js("document.activeElement.blur()")
+    deadline = time.monotonic() + 10
+    while "second" not in browser.js("return document.body.innerText"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -30,7 +30,7 @@ def test_every_help_has_an_example_and_the_exit_statuses(treepool, argv):
 def test_help_lists_the_subcommands(treepool):
     lines = treepool("--help").out.splitlines()
     for name in SUBCOMMANDS:
-        assert [line for line in lines if line.startswith(f"    {name} ")]
+        assert [line for line in lines if line.startswith(f"  {name} ")]
 
 
 def test_version(treepool):

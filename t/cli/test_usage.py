@@ -19,7 +19,6 @@ USAGE = [
     ("alloc --jso slot=1/core", "--help"),
     ("alloc --policy '\x1b[31m\n' slot=1/core", "--help"),
     ("validate", "--help"),
-    ("validate a b", "--help"),
     ("subinstance --json a", "--help"),
     ("conformance -x", "--help"),
     ("aloc", "did you mean 'alloc'?"),

@@ -337,3 +337,18 @@ def test_what_other_files_may_say_is_a_warning(treepool, write):
         "/modules/alternatives/sched",
         "/sched-treepool/queues/debug",
     ]
+
+
+def test_a_configuration_may_be_a_directory_or_several_files_as_flux_reads_them(treepool, tmp_path):
+    queues, own = tmp_path / "a.toml", tmp_path / "b.toml"
+    queues.write_text("[queues.debug]\n")
+    own.write_text('[sched-treepool]\npolicy = "easy"\nqueues.debug.policy = "conservative"\n')
+    for words in ([tmp_path], [queues, own]):
+        done = treepool("validate", *words)
+        assert done.status == 0 and "policy easy" in done.out and "warning" not in done.out
+    own.write_text('[sched-treepool]\npolicy = "best"\n')
+    done = treepool("validate", tmp_path)
+    assert done.status == 1
+    assert done.out.startswith("/sched-treepool/policy: ") and f"(in {own})" in done.out
+    own.write_text("[sched-treepool\n")
+    assert treepool("validate", tmp_path).is_one_line_error(str(own), status=1)

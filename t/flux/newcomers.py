@@ -10,16 +10,12 @@ import shlex
 from broker import REPOSITORY, Instance
 from made import nodes
 from treepool.rfc import idset
-from treepool.rfc.links import digest
 
 #: What each task of a job says.
 TELL = ("sh", "-c", "echo task $FLUX_TASK_RANK")
 
-#: The links and the model of the GPUs of the guides' nodes.
-A100 = {
-    "links": [{"type": "nvlink", "gbps": 300, "among": ["0-3"]}],
-    "devices": [{"model": "A100", "memory": 80, "gpus": "0-3"}],
-}
+#: What the package has for ``treepool demo``.
+DEMO = REPOSITORY / "treepool" / "flux" / "demo"
 
 
 def table(page, heading):
@@ -47,7 +43,7 @@ class Machine(Instance):
         (ranks,) = (entry["rank"] for entry in R["execution"]["R_lite"])
         R["execution"]["nodelist"] = [f"fake[{ranks}]"]
         path.write_text(json.dumps(R))
-        conf = [f"resource.path={path}", "resource.noverify=true", *conf]
+        conf = [*conf, f"resource.path={path}", "resource.noverify=true"]
         super().__init__(0, size=idset.size(idset.decode(ranks)), conf=conf)
         self.load("sched-treepool")
 
@@ -73,41 +69,22 @@ class Machine(Instance):
 
 
 def guides(path):
-    """The 32 nodes of doc/fabric.json, with memory, links, properties and queues."""
-    R = json.loads((REPOSITORY / "doc" / "fabric.json").read_text())
-    key = R["scheduling"]
-    topo = key["children"][0]["topo"]
-    topo["socket"] = [{**socket, "memory": 128} for socket in topo["socket"]]
-    key["links"] = {digest(topo): A100}
-    R["execution"]["properties"] = {
-        "gpu-a100": "0-31",
-        "fast": "0-15",
-        "ib": "8-31",
-        "driver:550": "0-15",
-        "driver:560": "16-31",
-    }
-    conf = [
-        "queues.batch.requires=[]",
-        "queues.debug.requires=[]",
-        'policy.jobspec.defaults.system.queue="batch"',
-    ]
-    instance = Machine(path, R, 8, conf)
+    """The nodes and queues of ``treepool demo``; any queue may use all nodes, so no job waits."""
+    R = json.loads((DEMO / "R.json").read_text())
+    R["execution"]["properties"].update(batch="0-31", debug="0-31")
+    instance = Machine(path, R, 8, [DEMO / "conf.toml"])
     instance.flux("queue", "start", "--all", "--quiet")
     return instance
 
 
-def racks(path):
-    """Eight nodes, two in each rack, two racks in each block, with MIG instances."""
-    caches = [[{"cores": f"{i}-{i + 3}"} for i in (first, first + 4)] for first in (0, 8, 16)]
-    numa = [{"gpus": str(gpu), "l3": l3} for gpu, l3 in enumerate(caches)]
-    mig = {"cores": "24-31", "gpus": "3-4", "mig-1g.10gb": [{"cores": "24-31", "gpus": "3-4"}]}
-    topo = {"socket": [{"numa": numa[:2]}, {"numa": [numa[2], mig]}]}
-    for domain in (*numa, mig):
-        domain["memory"] = 64  # GiB
-    rack = [{"ranks": f"{i}-{i + 1}"} for i in (0, 2, 4, 6)]
-    fabric = {"block": [{"rack": rack[:2]}, {"rack": rack[2:]}]}
-    fast = {"fast": "4-7"}
-    return Machine(path, nodes("0-7", "0-31", "0-4", topo, fabric=fabric, properties=fast), 2)
+def mig(path):
+    """Two nodes, each with a GPU that is divided into MIG instances; there are no queues."""
+    topo = {"numa": [{"cores": "0-7", "gpus": "0"}, {"cores": "8-15", "gpus": "1-2"}]}
+    topo["numa"][1]["mig-1g.10gb"] = [
+        {"cores": "8-11", "gpus": "1"},
+        {"cores": "12-15", "gpus": "2"},
+    ]
+    return Machine(path, nodes("0-1", "0-15", "0-2", topo), 1)
 
 
 def run(instance, command):

@@ -190,7 +190,7 @@ def test_a_guest_gets_the_numbers(busy):
 
 @pytest.mark.parametrize("form", [(), ("--json",), ("--prometheus",)])
 def test_what_each_user_has_is_for_the_owner(busy, form):
-    done = guest(busy, "status", "--user", *form)
+    done = guest(busy, "status", "--users", *form)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "treepool status: totals of users are for the owner of the instance\n"
 

@@ -109,7 +109,7 @@ def test_without_a_scheduler_every_question_says_that_none_is_loaded(cluster):
         assert json.loads(last)["scheduled"] is False
         told = cluster.run("treepool", "explain", job).stdout
         assert "waits: no scheduler is loaded" in told and loads in told
-        where = cluster.run("treepool", "where", "--job", job)
+        where = cluster.run("treepool", "where", job)
         assert (where.returncode, where.stderr.count("\n")) == (1, 1)
         assert "it has no resources yet" in where.stderr
     finally:

@@ -11,9 +11,9 @@ HERE = Path(__file__).parent
 
 #: Commands that ask the scheduler; {waits} and {runs} are jobs.
 COMMANDS = (
-    "status --gpus --jobs --domains --user --json",
-    "status --jobs --domains --user",
-    "status --prometheus --user",
+    "status --gpus --jobs --domains --users --json",
+    "status --jobs --domains --users",
+    "status --prometheus --users",
     "show --instance --json",
     "explain {waits} --json",
     "explain {runs}",

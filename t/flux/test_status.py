@@ -149,13 +149,13 @@ def test_a_queue_and_a_reason_have_the_jobs_that_wait_for_them(busy):
 def test_the_owner_sees_what_each_user_has(busy):
     user = getpass.getuser()
     found = [
-        json.loads(x) for x in busy.flux("treepool", "status", "--user", "--json").splitlines()
+        json.loads(x) for x in busy.flux("treepool", "status", "--users", "--json").splitlines()
     ]
     conforms(found[0], "status-user")
     assert found[0] == {"version": 1, "user": user, "running": 2, "waiting": 2, "nodes": 2,
                         "cores": busy.resources("allocated")[1], "gpus": 12}  # fmt: skip
-    assert re.search(rf"^{user} +2 +2 +2 ", busy.flux("treepool", "status", "--user"), re.M)
-    said = busy.flux("treepool", "status", "--user", "--prometheus").splitlines()
+    assert re.search(rf"^{user} +2 +2 +2 ", busy.flux("treepool", "status", "--users"), re.M)
+    said = busy.flux("treepool", "status", "--users", "--prometheus").splitlines()
     assert f'treepool_user_gpus{{user="{user}"}} 12' in said
     assert "treepool_user" not in busy.flux("treepool", "status", "--prometheus")
 
@@ -199,8 +199,11 @@ def test_the_page_says_which_instance_when_and_what_waits(busy, tmp_path):
     user = getpass.getuser()
     assert re.match(rf"Flux instance of {user} at .*, \d{{4}}-\d\d-\d\d \d\d:", said[0])
     assert said[1] == "2 waiting jobs, 1 with a reservation"
-    assert said[2].startswith(f"{busy.waiting} of {user} waits (true): ")
-    assert said[3].startswith(f"{busy.blocked} of {user} waits (true): ")
+    data = json.loads(re.search(r'id="data" type="application/json">(.*?)</script>', text)[1])
+    rows = [[job, whose, name] for job, whose, name, *_ in data["waiting"]]
+    assert rows == [[job, user, "true"] for job in (busy.waiting, busy.blocked)]
+    assert all(why for *_, why, _ in data["waiting"])
+    assert data["owners"][busy.near][0] == user
 
 
 @pytest.mark.parametrize("words", [["status"], ["show", "--instance"]])

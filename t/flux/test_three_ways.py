@@ -17,9 +17,13 @@ README = (REPOSITORY / "README.md").read_text()
 ADMIN = (REPOSITORY / "doc" / "admin.md").read_text()
 
 #: The commands that install, those up to the instance, and those inside it.
-(INSTALL,) = (block for block in blocks(README) if block.startswith("$ python3 -m venv"))
 (FIRST,) = blocks(README, "sh")
 OUTSIDE, *INSIDE = (block for block in blocks(ADMIN) if block.startswith(("$ R=", "$ flux")))
+
+#: README's installation; the demo after it is run by test_demo.py.
+(_INSTALL,) = (block for block in blocks(README) if block.startswith("$ python3 -m venv"))
+INSTALL, _DEMO, _ = _INSTALL.partition("$ treepool demo\n")
+assert _DEMO
 
 #: In FIRST, README's first job: what starts the instance, and what is typed into its shell.
 STARTED = re.compile(r"^(flux start [^#\n]*).*?\n(.*?^exit\b)[^\n]*$", re.M | re.S)

@@ -62,8 +62,8 @@ def test_a_task_learns_the_address_and_the_position_of_its_node(four):
 def test_the_owner_sees_where_the_tasks_of_a_job_are(four):
     job = four.flux("submit", "-N3", "-n6", "sleep", "60").strip()
     four.wait(job, "start")
-    found = told(four.flux("treepool", "where", "--job", job, "--json"))
-    table = four.flux("treepool", "where", "--job", job)
+    found = told(four.flux("treepool", "where", job, "--json"))
+    table = four.flux("treepool", "where", job)
     four.cancel_all()
     assert [one["host"] for one in found] == ["fake0", "fake2", "fake1"]
     assert [(t["task"], t["domain"]) for one in found for t in one["tasks"]] == [
@@ -97,16 +97,16 @@ def test_a_hostfile_does_the_same(four):
 
 
 def test_an_unknown_job_is_one_line(four):
-    done = four.run("treepool", "where", "--job", "f1")
+    done = four.run("treepool", "where", "f1")
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "f1" in done.stderr
-    done = four.run("treepool", "where", "--job", "nonsense")
+    done = four.run("treepool", "where", "nonsense")
     assert done.returncode == 1 and "job nonsense: it is not a job id" in done.stderr
 
 
 def test_the_job_of_another_is_not_told(four):
     job = four.flux("submit", "true")
     four.wait(job, "clean")
-    done = four.with_env(**GUEST).run("treepool", "where", "--job", job)
+    done = four.with_env(**GUEST).run("treepool", "where", job)
     told = "only its owner and the owner of the instance may read what it got"
     assert (done.returncode, done.stderr) == (1, f"treepool where: job {job}: {told}\n")
 

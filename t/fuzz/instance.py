@@ -36,6 +36,7 @@ def pretend(monkeypatch, name):
     waits = Running(Job(f"{name}2", name, ()), name, name, "SCHED", 1.0, name, None, 2)
     entry = WindowEntry(name, HOSTS[0], 1.0, time.time() + 9, (name,), (name,))
     live = SimpleNamespace(
+        preemptible=(0, 0),
         pool=pool,
         jobs=(running, waits),
         drained=4,
@@ -74,7 +75,13 @@ def pretend(monkeypatch, name):
         time_of=float,
         seconds_of=float,
     )
-    replace(monkeypatch, "live", Live=SimpleNamespace(now=lambda waiting: live), about=list)
+    replace(
+        monkeypatch,
+        "live",
+        Live=SimpleNamespace(now=lambda waiting: live),
+        about=list,
+        waiting=list,
+    )
     taken = SimpleNamespace(text=f"{name!a}\n", summary=name, unreadable=1)
     replace(monkeypatch, "snapshot", now=lambda names: taken)
     replace(monkeypatch, "hardware", local_xml=lambda: None)

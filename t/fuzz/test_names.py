@@ -81,9 +81,10 @@ COMMANDS = {
         "show --instance --json",
     ),
     "status": (
-        "status --gpus --jobs --domains --user",
-        "status --gpus --jobs --domains --user --json",
-        "status --prometheus --user",
+        "status --gpus --jobs --domains --users",
+        "status --gpus --jobs --domains --users --json",
+        "status --prometheus --users",
+        "status --jobs -no {{name}}{{user}}{{note}}",
     ),
     "snapshot": ("snapshot s.json", "snapshot {name}", "snapshot -"),
     "window": (
@@ -120,6 +121,7 @@ COMMANDS = {
     ),
     "verify": ("verify --R {R}",),
     "conformance": ("conformance {R}", "conformance {name}"),
+    "demo": (),
     "flux-env": ("flux-env --check --prefix {name}", "flux-env --prefix {name}"),
     "completion": ("completion bash", "completion {name}"),
 }
@@ -153,7 +155,7 @@ def test_the_instance_is_answered_not_refused(treepool, monkeypatch):
     """So that the test above sees the names."""
     instance.pretend(monkeypatch, "name")
     for words in (
-        "status --gpus --jobs --domains --user",
+        "status --gpus --jobs --domains --users",
         "show --instance",
         "window list",
         "explain --job f1",

@@ -6,17 +6,10 @@ import shlex
 import pytest
 
 from commandline import REPOSITORY
-from documents import blocks, commands, treepool
+from documents import commands, treepool
 from treepool.cli.main import SUBCOMMANDS
 
 README = (REPOSITORY / "README.md").read_text()
-
-
-def test_the_library_example_prints_what_its_comments_say(capsys, monkeypatch):
-    (code,) = blocks(README, "python")
-    monkeypatch.chdir(REPOSITORY)
-    exec(compile(code, "README.md", "exec"), {})
-    assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*?#\s(.*)$", code, re.M)
 
 
 @pytest.mark.parametrize("command", commands(README))
@@ -42,6 +35,7 @@ def test_its_links_lead_somewhere():
     assert [link for link in inside if not (REPOSITORY / link).is_file()] == []
 
 
-def test_its_table_of_commands_has_every_subcommand():
-    shown = re.findall(r"^\| `(?:flux )?treepool ([\w-]+)", README, re.M)
+def test_the_table_of_commands_has_every_subcommand():
+    guide = (REPOSITORY / "doc" / "user.md").read_text().partition("## All commands")[2]
+    shown = re.findall(r"^\| `(?:flux )?treepool ([\w-]+)", guide, re.M)
     assert set(shown) == {name for name, _, _ in SUBCOMMANDS}

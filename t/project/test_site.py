@@ -39,7 +39,7 @@ def test_a_man_page_has_every_subcommand_and_option(pages, name):
         part = part.partition("\n### ")[0]
         for inner in parsers(parser):
             for action in inner._actions:
-                hidden = "--help" in action.option_strings or action.help == argparse.SUPPRESS
+                hidden = "--help" in action.option_strings or action.help is argparse.SUPPRESS
                 options = [] if hidden else action.option_strings
                 assert [option for option in options if option not in part] == []
 

@@ -181,16 +181,16 @@ MACHINE = (
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        (["--host", "n12"], ["n12  partial"]),
-        (["--host", "n[10-12],n30"], ["n10  full", "n11  full", "n12  partial", "n30  down"]),
-        (["--host", "n[0-31]", "--state", "partial"], ["n12  partial"]),
+        (["--hosts", "n12"], ["n12  partial"]),
+        (["--hosts", "n[10-12],n30"], ["n10  full", "n11  full", "n12  partial", "n30  down"]),
+        (["--hosts", "n[0-31]", "--state", "partial"], ["n12  partial"]),
         (["--job", "1"], [f"5 {TIMES} n[24-28]  full"]),
-        (["--job", "2", "--host", "n[11-24]"], ["n11  full"]),
+        (["--job", "2", "--hosts", "n[11-24]"], ["n11  full"]),
         (["--state", "idle"], [f"12 {TIMES} n[13-23,29]  idle"]),
         (["--state", "down"], ["n30  down"]),
         (["--state", "drained"], ["n31  drained"]),
         (["--domain", "x1000c0r3", "--state", "full"], [f"n{i}  full" for i in range(8, 12)]),
-        (["--ranks", "3,12", "--host", "n[12-14]"], ["n12  partial"]),
+        (["--ranks", "3,12", "--hosts", "n[12-14]"], ["n12  partial"]),
         (["--job", "3", "--state", "idle"], []),
     ],
 )
@@ -202,24 +202,25 @@ def test_nodes_are_chosen_by_host_job_state_domain_and_rank(treepool, words, wan
 
 
 def test_only_the_jobs_of_the_nodes_asked_for_are_listed(treepool):
-    result = treepool(*MACHINE, "--host", "n12")
+    result = treepool(*MACHINE, "--hosts", "n12")
     assert re.findall(r"^  (\w)  (\d)  ", result.out, re.M) == [("C", "3")]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--host", "n32"], "'n32' is no host of the cluster (did you mean 'n3'?)"),
+        (["--hosts", "n32"], "'n32' is no host of the cluster (did you mean 'n3'?)"),
         (
-            ["--host", "n[31-40]"],
+            ["--hosts", "n[31-40]"],
             "(did you mean 'n3'?), and 8 more",
         ),
-        (["--host", "n[5"], "argument --host: hostlist column"),
-        (["--host", ""], "'' is no host of the cluster"),
+        (["--hosts", "n[5"], "argument --hosts: hostlist column"),
+        (["--hosts", ""], "'' is no host of the cluster"),
         (["--job", "44"], "argument --job: '44' holds nothing here"),
         (["--state", "idel"], "(did you mean 'idle'?)"),
         (["--domain", "x1000c0r"], "'x1000c0r' is no domain (did you mean 'x1000c0r3'?)"),
         (["--json", "--html", "x"], "--json"),
+        (["--html", "x", "--watch"], "--watch"),
     ],
 )
 def test_what_is_not_there_is_a_line_with_the_nearest_name(treepool, words, said):
@@ -270,6 +271,6 @@ def test_the_facts_are_those_of_the_picture(treepool):
 
 
 def test_the_facts_of_some_nodes_are_of_these_and_their_jobs(treepool):
-    lines = treepool(*MACHINE, "--json", "--host", "n12").json
+    lines = treepool(*MACHINE, "--json", "--hosts", "n12").json
     assert [line["job"] for line in lines if line["kind"] == "job"] == ["3"]
     assert [line["hosts"] for line in lines if line["kind"] == "nodes"] == ["n12"]

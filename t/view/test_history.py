@@ -5,7 +5,7 @@ import json
 from commandline import run_process
 from made import nodes
 from treepool.rfc.rset import ResourceSet
-from treepool.view.history import picture_of
+from treepool.view.history import day, picture_of
 from treepool.view.replay import Rules, replay
 from treepool.view.trace import read
 
@@ -50,3 +50,7 @@ def test_replay_writes_a_page(tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert page.startswith("<!doctype html>") or page.lower().startswith("<!doctype html>")
     assert "00:01:00: job c" in page
+
+
+def test_steps_of_a_trace_with_dates_are_dated():
+    assert day(1_793_545_232) == "2026-11-01" and day(90_000) == "day 1"

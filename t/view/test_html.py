@@ -4,16 +4,19 @@ import base64
 import hashlib
 import json
 import re
+import time
 from html.parser import HTMLParser
 
 import pytest
 
 from bench.workload import cluster as large
 from depth import some
+from treepool.rfc.times import clock
 from treepool.view.html import html
-from treepool.view.model import Totals
+from treepool.view.model import Job, Totals
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
+from treepool.view.status import Running
 from view.counting import numbers, pool_with_jobs, some_R
 from view.hostile import LARGE, NAMES, cluster
 from view.test_model import jobs_of
@@ -125,3 +128,17 @@ def test_a_cluster_where_every_node_is_another_kind_is_small_too(picture_of):
     picture = picture_of(R)
     assert len(html(picture, rows(picture))) < 1_000_000
     assert page_of(picture).data["moreTypes"] == n - 64
+
+
+def test_it_says_whose_jobs_run_until_when_and_what_waits_for_what(picture_of):
+    picture = picture_of("a")
+    soon = time.time() + 1
+    mine = Running(Job("f1", "train", ()), "alice", "train", "RUN", soon, due=soon)
+    open_end = Running(Job("f2", "train", ()), "bob", "train", "RUN", soon)
+    waits = Running(Job("f3", "<b>", ()), "eve", "<b>", "SCHED", soon, note="2 of 4 free", due=soon)
+    page = html(picture, rows(picture), running=[mine, open_end], waiting=[waits], again=5)
+    data = Page(page).data
+    assert data["owners"] == {"f1": ["alice", clock(soon, soon)], "f2": ["bob", ""]}
+    (row,) = data["waiting"]
+    assert row == ["f3", "eve", "<b>", clock(soon, soon), "2 of 4 free", clock(soon, soon)]
+    assert data["again"] == 5 and "<b>" not in page

@@ -5,10 +5,10 @@ shared among tasks in contiguous pieces, in order. What the job shell has given 
 task already (cpu-affinity=per-task, gpu-affinity=per-task) does not change.
 
 examples:
-  flux run -n8 -c4 -g1 treepool bind -- ./solve input
-  flux run -n2 -c16 treepool bind --memory interleave -- ./solve input
-  flux run -n8 -c4 -g1 treepool bind --env NCCL_IB_HCA -- ./train
-  flux run -n8 -c4 -g1 --label-io treepool bind --print
+  flux run -n8 -c4 -g1 flux treepool bind -- ./solve input
+  flux run -n2 -c16 flux treepool bind --memory interleave -- ./solve input
+  flux run -n8 -c4 -g1 flux treepool bind --env NCCL_IB_HCA -- ./train
+  flux run -n8 -c4 -g1 --label-io flux treepool bind --print
 
 exit status:
   that of COMMAND; 126 if it cannot be run, 127 if there is no such command;
@@ -84,6 +84,10 @@ def run(arguments: Namespace) -> int:
     if not program and not arguments.print:
         raise Stop("a COMMAND is needed (see treepool bind --help)", USAGE)
     environment = dict(os.environ)
+    if environment.get("TREEPOOL_DEMO") and program and not arguments.print:
+        if environment.get("FLUX_TASK_RANK") == "0":
+            complain("treepool bind", "the nodes of the demo have no cores: tasks are not bound")
+        return _run(program, environment)
     place = here.find(arguments, environment)
     bound, told, notes = _bound(place, arguments, environment)
     try:
@@ -112,9 +116,7 @@ def run(arguments: Namespace) -> int:
         return DONE
     for note in notes:
         complain("treepool bind", f"warning: {note}")
-    _find_program(program[0], environment)
-    _pin(bound)
-    return _execute([*prefix, *program], {**environment, **changes})
+    return _run(program, {**environment, **changes}, prefix, bound)
 
 
 def _bound(
@@ -202,6 +204,18 @@ def _find_program(program: str, environment: Mapping[str, str]) -> None:
     if program and any(os.path.exists(place) for place in places):
         raise Stop(f"{program:.80}: cannot be run: no executable file", CANNOT_RUN)
     raise Stop(f"{program:.80}: no such command", NOT_FOUND)
+
+
+def _run(
+    program: Sequence[str],
+    environment: Mapping[str, str],
+    prefix: Sequence[str] = (),
+    bound: Optional[Binding] = None,
+) -> NoReturn:
+    _find_program(program[0], environment)
+    if bound is not None:
+        _pin(bound)
+    _execute([*prefix, *program], environment)
 
 
 def _pin(bound: Binding) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shlex
 from itertools import islice
-from typing import Any, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Iterable, Iterator, Mapping
 
 from treepool.cli import files
 from treepool.cli.screen import USAGE, Stop
@@ -40,6 +41,51 @@ def read(path: str) -> Any:
             return toml.read(text)
         except SetupError as e:
             raise Stop(str(e), USAGE) from None
+
+
+def read_all(paths: Iterable[str]) -> dict[str, Any]:
+    """The tables of each file of *paths*, by its name, in the order in which Flux reads them.
+
+    A directory stands for its files in TOML. Raises Stop.
+    """
+    found: dict[str, Any] = {}
+    for path in paths:
+        if not Path(path).is_dir():
+            found[path] = read(path)
+            continue
+        inside = sorted(str(file) for file in Path(path).glob(f"*{SUFFIX}"))
+        if not inside:
+            raise Stop(f"{files.shown(path)}: has no file that ends in {SUFFIX}", USAGE)
+        found.update((file, read(file)) for file in inside)
+    return found
+
+
+def merged(confs: Iterable[Any]) -> Any:
+    """*confs* as one: tables are put together, and of any other key the last one counts."""
+    whole: dict[str, Any] = {}
+    for conf in confs:
+        for key, value in conf.items() if isinstance(conf, dict) else ():
+            known = whole.get(key)
+            both = isinstance(known, dict) and isinstance(value, dict)
+            whole[key] = merged((known, value)) if both else value
+    return whole
+
+
+def placed(problem: Problem, parts: Mapping[str, Any]) -> Problem:
+    """*problem* with the file among *parts* that has most of its pointer, of several the last."""
+    if not parts:
+        return problem
+
+    def depth(conf: Any) -> int:
+        keys = problem.pointer.split("/")[1:]
+        for number, key in enumerate(keys):
+            if not isinstance(conf, dict) or key not in conf:
+                return number
+            conf = conf[key]
+        return len(keys)
+
+    file = max(reversed(list(parts)), key=lambda name: depth(parts[name]))
+    return Problem(problem.pointer, f"{problem.message} (in {files.shown(file)})")
 
 
 def problems(conf: Any) -> list[Problem]:

@@ -11,7 +11,7 @@ examples:
   treepool encode --xml thin.xml:0-99 --xml gpu.xml:100-115 -R R.json
   treepool encode --xml xml-of-each-host/ -R R.json
   treepool encode --slurm nodes.txt --slurm gres.conf >R.json    what scontrol show node printed
-  treepool encode --instance                  all nodes of the running Flux instance
+  flux treepool encode --instance >R.json     all nodes of the running Flux instance
   treepool encode --fabric topology.conf -R R.json    add racks and switches, from Slurm's file
   flux ion-R encode <R.json | treepool encode -R -    the key of Fluxion in R as one of RFC 49
 

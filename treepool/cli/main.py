@@ -29,17 +29,28 @@ SUBCOMMANDS = (
     ("explain", "explain", "say why a job gets what it gets, or why it waits"),
     ("advise", "advise", "list the shapes that fill a node completely"),
     ("replay", "replay", "run a trace of jobs under one policy or several"),
-    ("validate", "validate", "check an R, a scheduling key or a jobspec"),
+    ("validate", "validate", "check an R, a scheduling key, a jobspec or a configuration"),
     ("bind", "bind", "inside a job: run a program bound to what the job has"),
     ("where", "where", "show where a job's nodes and tasks are"),
     ("verify", "verify", "inside a job: check that a task is bound"),
     ("conformance", "conformance", "run test vectors: those of RFC 49, treepool's, or your own"),
+    ("demo", "demo", "start an instance of 32 nodes with jobs, to try things on"),
     ("flux-env", "fluxenv", "install treepool into a Flux, or remove it"),
     ("completion", "completion", "print a completion script for a shell"),
 )
 
 #: Those that ``--help`` does not list: brokers run the first one, the second is an old name.
 UNLISTED = (("digest", "digest"), ("subinstance", "subinstance"))
+
+#: What ``--help`` lists, by what one does; what is not here is called by other commands.
+GROUPS = {
+    "ask what a job gets": ("alloc", "explain"),
+    "look": ("status", "show", "where", "snapshot", "demo"),
+    "plan": ("advise", "replay", "window"),
+    "write keys, install": ("encode", "flux-env", "completion"),
+    "check": ("validate", "conformance"),
+    "inside a job": ("bind", "verify", "where"),
+}
 
 #: Exit statuses beyond those of ``screen``.
 BUG, BROKEN_PIPE = 70, 141
@@ -168,33 +179,41 @@ class Subcommand(Parser):
 
 def whole() -> tuple[Parser, dict[str, Subcommand]]:
     """The parser of the whole command line, and those of all subcommands, with their arguments."""
-    parser, subcommands = _parsers()
+    parser, subcommands = _parsers(listed=True)
     for subcommand in subcommands.values():
         subcommand.load()
     return parser, subcommands
 
 
-def _parsers() -> tuple[Parser, dict[str, Subcommand]]:
+def _parsers(listed: bool = False) -> tuple[Parser, dict[str, Subcommand]]:
     parser = Parser(
         prog="treepool",
         usage="treepool [-h] [--version] SUBCOMMAND ...",
         description=_DESCRIPTION,
-        epilog=_EXAMPLES,
+        epilog=f"{_list()}\n{_EXAMPLES}",
     )
     parser.add_argument("--version", action="version", version=f"treepool {__version__}")
-    # argparse computes the width of the names without their indent; the dots compensate for that.
     subcommands = parser.add_subparsers(
-        dest="command",
-        prog="treepool",
-        metavar="SUBCOMMAND...",
-        title="subcommands",
-        parser_class=Subcommand,
+        dest="command", prog="treepool", metavar="SUBCOMMAND", parser_class=Subcommand
     )
     for name, module, summary in SUBCOMMANDS:
-        subcommands.add_parser(name, module=module, help=summary)
+        # --help has a list in groups; completion scripts find the subcommands that have a help.
+        if listed:
+            subcommands.add_parser(name, module=module, help=summary)
+        else:
+            subcommands.add_parser(name, module=module)
     for name, module in UNLISTED:
         subcommands.add_parser(name, module=module)
     return parser, subcommands.choices
+
+
+def _list() -> str:
+    """The subcommands in groups, a line for each."""
+    summaries = {name: summary for name, _, summary in SUBCOMMANDS}
+    return "\n".join(
+        f"{title}:\n" + "".join(f"  {name:<13}{summaries[name]}\n" for name in names)
+        for title, names in GROUPS.items()
+    )
 
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:

@@ -27,7 +27,7 @@ def check(option: str, path: Path) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise Stop(f"argument {option}: needs matplotlib: pip install 'treepool[plots]'") from None
+        raise Stop(f"argument {option}: needs matplotlib: pip install matplotlib") from None
     files.check_writable(option, path)
 
 

@@ -55,7 +55,6 @@ import threading
 import time
 from argparse import ArgumentParser, Namespace
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional
 
@@ -90,7 +89,7 @@ from treepool.rfc.findings import shown
 from treepool.rfc.rset import ResourceSet
 from treepool.view import trace
 from treepool.view.added import added
-from treepool.view.history import Start, picture_of
+from treepool.view.history import Start, day, picture_of
 from treepool.view.picture import Picture
 from treepool.view.replay import Outcome, Progress, Rules, continued, replay
 from treepool.view.snapshot import Snapshot
@@ -98,9 +97,6 @@ from treepool.view.started import GROUPS, Started, waits_by
 from treepool.view.synthetic import synthetic
 from treepool.view.trace import Machine, TraceJob
 from treepool.view.words import count
-
-#: Times of a trace from here on are dates: 1990 to 9999.
-_FIRST_DATE, _LAST_DATE = 631_152_000.0, 253_402_300_799.0
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -363,7 +359,7 @@ def _replays(
         started: list[Started] = []
 
         def tell(done: Progress, name: str = each.name) -> None:
-            doing = f"{name}: {done.over:,} of {count(done.jobs, 'job')}, {_day(done.time)}"
+            doing = f"{name}: {done.over:,} of {count(done.jobs, 'job')}, {day(done.time)}"
             progress((len(found) + done.share) / len(runs), doing)
 
         def watch(
@@ -384,13 +380,6 @@ def _replays(
         if stopped():
             break
     return found
-
-
-def _day(time: float) -> str:
-    """The day of a *time* of a trace; some count from zero."""
-    if time < _FIRST_DATE:
-        return f"day {int(time // 86400)}"
-    return datetime.fromtimestamp(min(time, _LAST_DATE), timezone.utc).strftime("%Y-%m-%d")
 
 
 def _tell_missing(taken: Snapshot, jobs: list[TraceJob]) -> None:

@@ -13,13 +13,15 @@ examples:
       the same for a file with a shape on each line, as a page with a slider over the jobs
   flux treepool show --html now.html
       the running instance and its jobs
+  flux treepool show --html now.html --watch
+      the same for a screen: the page is written again every 5 seconds, and loads itself again
   treepool show --snapshot now.json
       an instance as it was when somebody took a snapshot
   treepool show --cluster a --jobs 'slot=20/[core=4;gpu=1]' --ranks 0-3 --drained 7
       four of the nodes one by one; one that takes no jobs
   treepool show -R doc/fabric.json --domain x1000c0r1
       the nodes of a switch one by one
-  treepool show --cluster b --host 'cray[5-9]' --state idle
+  treepool show --cluster b --hosts 'cray[5-9]' --state idle
       those of some nodes that are idle
 
 exit status:
@@ -28,9 +30,11 @@ exit status:
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from typing import Sequence
 
 from treepool.cli import cluster, files, instance, shownodes
@@ -41,6 +45,7 @@ from treepool.view import windows
 from treepool.view.model import Job
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows
+from treepool.view.status import Running
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -61,6 +66,15 @@ def define(parser: ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="a line of JSON for each fact")
     form.add_argument("--svg", metavar="FILE", help='write a picture instead; "-" for stdout')
     form.add_argument("--html", metavar="FILE", help='write a page instead; "-" for stdout')
+    form.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        nargs="?",
+        const=5.0,
+        type=float,
+        help="with --instance and --html: write the page again and again (default: every 5 "
+        "seconds); it loads itself again unless something is picked in it",
+    )
 
 
 def run(arguments: Namespace) -> int:
@@ -70,6 +84,16 @@ def run(arguments: Namespace) -> int:
         raise Stop("only one of the pictures can go to stdout", USAGE)
     if arguments.json and (arguments.svg is not None or arguments.html is not None):
         raise Stop("argument --json: not with --svg or --html", USAGE)
+    if arguments.watch is not None:
+        if not cluster.is_instance(arguments) or arguments.html in (None, "-"):
+            raise Stop("argument --watch: it needs an instance, and --html with a file", USAGE)
+        if not 1 <= arguments.watch <= 86400:
+            raise Stop("argument --watch: must be from 1 to 86400 seconds", USAGE)
+        with suppress(KeyboardInterrupt):
+            while True:
+                _show_instance(arguments)
+                time.sleep(arguments.watch)
+        return DONE
     if cluster.is_instance(arguments):
         return _show_instance(arguments)
     taken = cluster.snapshot(arguments)
@@ -109,14 +133,16 @@ def _show_instance(arguments: Namespace) -> int:
     named = shownodes.check(arguments, live.pool)
     picture = live.picture
     head: list[str] = []
+    waiting: list[Running] = []
     if arguments.html is not None:
         with instance.asking():
-            from treepool.flux.live import about as about_instance
+            from treepool.flux import live as asked
 
-            head = about_instance()
+            head, waiting = asked.about(), asked.waiting()
     about = [windows.line(entry, time.time()) for entry in live.windows]
     about += [live.other] if live.other else []
-    _write(arguments, picture, shownodes.chosen(arguments, picture, named), about, head)
+    shown = shownodes.chosen(arguments, picture, named)
+    _write(arguments, picture, shown, about, head, live.jobs, waiting)
     return DONE
 
 
@@ -130,8 +156,13 @@ def _write(
     shown: Rows,
     about: Sequence[str],
     head: Sequence[str] = (),
+    running: Sequence[Running] = (),
+    waiting: Sequence[Running] = (),
 ) -> None:
-    """Write *picture* in the forms asked for, with the lines *about*; a page begins with *head*."""
+    """Write *picture* in the forms asked for, with the lines *about*.
+
+    A page begins with *head*, and tells of the jobs in *running* and *waiting*.
+    """
     if arguments.svg is not None:
         from treepool.view.svg import svg
 
@@ -139,7 +170,20 @@ def _write(
     if arguments.html is not None:
         from treepool.view.html import html
 
-        files.write_text(arguments.html, html(picture, shown, about=[*head, *about]))
+        page = html(
+            picture,
+            shown,
+            about=[*head, *about],
+            running=running,
+            waiting=waiting,
+            again=arguments.watch or 0,
+        )
+        # A browser that loads the page again must not find half of it.
+        new = f"{arguments.html}.new" if arguments.watch else arguments.html
+        files.write_text(new, page)
+        if arguments.watch:
+            with files.using(files.shown(arguments.html), "written"):
+                os.replace(new, arguments.html)
     if arguments.json:
         from treepool.view.facts import facts
 

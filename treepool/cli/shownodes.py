@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, Optional
 
-from treepool.cli import cluster, files
+from treepool.cli import cluster, files, renamed
 from treepool.cli.screen import USAGE, Stop
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, windows
@@ -23,7 +23,8 @@ def define(parser: Any) -> None:
     """Add the options that choose nodes to *parser*."""
     group = parser.add_argument_group("nodes (those that fit all of these)")
     group.add_argument("--ranks", metavar="IDS", help="just these nodes, a box for each of them")
-    group.add_argument("--host", metavar="HOSTS", help="likewise, by name: cray500, cray[5-9,12]")
+    group.add_argument("--hosts", metavar="HOSTS", help="likewise, by name: cray500, cray[5-9,12]")
+    renamed.add(group, "--host", "--hosts", "hosts")
     group.add_argument("--domain", metavar="NAME", help="likewise, all in a switch, rack, ...")
     group.add_argument("--job", metavar="NAME", help="just the nodes of a job")
     group.add_argument("--state", choices=STATES, help="just the nodes in this state")
@@ -34,7 +35,7 @@ def check(arguments: Namespace, pool: Pool) -> Optional[int]:
     found = None
     if arguments.ranks is not None:
         found = cluster.ranks(pool, "--ranks", arguments.ranks)
-    for text, ranks_of in ((arguments.host, _hosts), (arguments.domain, _domain)):
+    for text, ranks_of in ((arguments.hosts, _hosts), (arguments.domain, _domain)):
         if text is not None:
             found = ranks_of(pool, text) & (-1 if found is None else found)
     return found
@@ -62,13 +63,13 @@ def chosen(arguments: Namespace, picture: Picture, named: Optional[int]) -> Rows
 def _hosts(pool: Pool, text: str) -> int:
     """The ranks (bitmask) of the hosts in hostlist *text*; raises Stop."""
     R = pool.inventory.resource_set
-    with files.naming("argument --host", USAGE):
+    with files.naming("argument --hosts", USAGE):
         ranks, unknown = windows.ranks_of(text, R)
     if unknown or not ranks:
         name = unknown[0] if unknown else text
         more = f", and {len(unknown) - 1:,} more are not" if len(unknown) > 1 else ""
         hint = did_you_mean(name, R.hosts)
-        raise Stop(f"argument --host: {shown(name)} is no host of the cluster{hint}{more}", USAGE)
+        raise Stop(f"argument --hosts: {shown(name)} is no host of the cluster{hint}{more}", USAGE)
     return ranks
 
 

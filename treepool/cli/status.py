@@ -10,9 +10,10 @@ examples:
   flux treepool status --jobs                 where do jobs sit?
   flux treepool status --gpus --watch         every GPU, again every two seconds
   flux treepool status --gpus --json | jq 'select(.state == "free")'
-  flux treepool status --user                 what has each user? (for the owner)
+  flux treepool status --users                what has each user? (for the owner)
+  flux treepool status --jobs -no '{job} {nodes} {fitness}'
   flux treepool status --prometheus > /var/lib/node_exporter/treepool.prom
-      the scheduler's numbers, for a textfile collector; --user adds those of users
+      the scheduler's numbers, for a textfile collector; --users adds those of users
 
 exit status:
   0 done; 1 the instance cannot be read; 2 usage, or there is no instance
@@ -25,11 +26,11 @@ from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 from typing import Any, Iterator
 
-from treepool.cli import instance
+from treepool.cli import instance, renamed
 from treepool.cli.screen import DONE, USAGE, Stop, again, out, out_document, out_json, width
 from treepool.placement.allocation import on_hosts, short_form
 from treepool.view import prometheus, status, windows, words
-from treepool.view.areas import areas, domain_lines, locality_lines
+from treepool.view.areas import DomainLine, areas, domain_lines, locality_lines
 from treepool.view.table import Line
 
 
@@ -41,10 +42,20 @@ def define(parser: ArgumentParser) -> None:
         "--domains", action="store_true", help="a line for each switch, rack, ... above the nodes"
     )
     parser.add_argument(
-        "--user",
+        "--users",
+        dest="user",
         action="store_true",
         help="a line for each user: what runs and waits (only for the owner of the instance)",
     )
+    renamed.add(parser, "--user", "--users", "user", flag=True)
+    parser.add_argument(
+        "-o",
+        "--format",
+        metavar="FORMAT",
+        help="with one of --gpus, --jobs, --domains, --users: print just these lines, in columns "
+        "such as '{job:>12} {user:<8.8} {cores:>6}', as in flux jobs; names are those of --json",
+    )
+    parser.add_argument("-n", "--no-header", action="store_true", help="with -o: no line of names")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print lines of JSON")
     form.add_argument(
@@ -62,6 +73,15 @@ def define(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
+    if arguments.no_header and arguments.format is None:
+        raise Stop("argument -n: it needs -o", USAGE)
+    if arguments.format is not None:
+        if arguments.json or arguments.prometheus or arguments.watch is not None:
+            raise Stop("argument -o: not with --json, --prometheus or --watch", USAGE)
+        if arguments.gpus + arguments.jobs + arguments.domains + arguments.user != 1:
+            raise Stop("argument -o: it needs one of --gpus, --jobs, --domains, --users", USAGE)
+        out(*_columns(arguments))
+        return DONE
     if arguments.prometheus:
         if arguments.gpus or arguments.jobs or arguments.domains:
             raise Stop("--prometheus has no lines for --gpus, --jobs and --domains", USAGE)
@@ -84,6 +104,24 @@ def run(arguments: Namespace) -> int:
         with suppress(KeyboardInterrupt):
             _watch(arguments)
     return DONE
+
+
+def _columns(arguments: Namespace) -> list[str]:
+    """The lines of the one table that is asked for, in the columns of ``-o``."""
+    from treepool.cli.statustable import formatted
+
+    if arguments.user:
+        return formatted(status.UserLine, _users(), arguments.format, arguments.no_header)
+    live = instance.look(waiting=arguments.jobs)
+    if arguments.domains:
+        whole = areas(live.picture)
+        rows = domain_lines(whole) if whole is not None else []
+        return formatted(DomainLine, rows, arguments.format, arguments.no_header)
+    if arguments.gpus:
+        gpus = status.gpu_lines(live.picture, live.jobs)
+        return formatted(status.GpuLine, gpus, arguments.format, arguments.no_header)
+    jobs = status.job_lines(live.pool.inventory, live.jobs)
+    return formatted(status.JobLine, jobs, arguments.format, arguments.no_header)
 
 
 def _watch(arguments: Namespace) -> None:

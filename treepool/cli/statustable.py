@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence
+from string import Formatter
+from typing import Any, Iterable, Iterator, Sequence
 
+import attrs
+
+from treepool.cli.screen import USAGE, Stop
+from treepool.rfc.findings import shown
+from treepool.rfc.quote import did_you_mean
 from treepool.rfc.times import clock
 from treepool.rfc.windows import WindowEntry
 from treepool.view import windows
@@ -15,6 +21,31 @@ _COLOURS = {"free": "green", "down": "red", "drained": "yellow"}
 
 #: Columns that are left out where no GPU has anything in them.
 _OPTIONAL = (2, 3, 4)
+
+
+def formatted(kind: type, rows: Iterable[Any], text: str, no_header: bool) -> list[str]:
+    """Each of *rows* in the columns of format *text*, below their names; raises Stop.
+
+    The names are the attributes of *kind*, the class of the rows.
+    """
+    names = [field.name for field in attrs.fields(kind)]
+    try:
+        for _, name, _, conversion in Formatter().parse(text):
+            if name is not None and (name not in names or conversion):
+                hint = did_you_mean(name, names) or f": known are {', '.join(names)}"
+                raise Stop(f"argument -o: {shown(name)} is no column{hint}", USAGE)
+        header = [] if no_header else [text.format(**{name: name.upper() for name in names})]
+        return header + [
+            text.format(**{name: _shown(getattr(row, name)) for name in names}) for row in rows
+        ]
+    except ValueError as e:
+        raise Stop(f"argument -o: {shown(text)}: {e}", USAGE) from None
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def gpu_table(gpus: Sequence[GpuLine], width: int) -> Iterator[Line]:

@@ -5,14 +5,15 @@ legal but probably not meant.
 
 The file is an R (RFC 20) with or without a scheduling key, a scheduling key alone
 (RFC 49), a jobspec or the resources of one (RFC 14), test vectors, a snapshot, or a
-configuration of Flux in TOML. Its keys, or the end of its name, tell which,
+configuration of Flux in TOML: a file, several, or a directory of them, which Flux puts
+together. Its keys, or the end of its name, tell which,
 unless --as does.
 
 examples:
   treepool validate R.json
   flux kvs get resource.R | treepool validate -
   jq .scheduling R.json | treepool validate --as key -
-  treepool validate /etc/flux/system/conf.d/treepool.toml
+  treepool validate /etc/flux/system/conf.d
       before a restart: with a mistake in it, Flux does not start
   flux R parse-config /etc/flux/system/conf.d | treepool validate -
       the R and the key of the next start
@@ -27,12 +28,13 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 import attrs
 
 from treepool.cli import configuration, files, vectors
-from treepool.cli.screen import DONE, NO, Stop, out, out_json
+from treepool.cli.screen import DONE, NO, USAGE, Stop, out, out_json
 from treepool.errors import InvalidInput, Problem
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.tree import NodeType
@@ -65,7 +67,12 @@ class _Kind:
 
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
-    parser.add_argument("file", metavar="FILE", help='JSON or TOML, "-" for stdin')
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="+",
+        help='JSON or TOML, "-" for stdin; or a configuration in a directory or in several files',
+    )
     parser.add_argument(
         "--as", dest="kind", choices=tuple(_KINDS), help="what the file is (default: its keys tell)"
     )
@@ -74,21 +81,29 @@ def define(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
-    name = files.shown(arguments.file)
-    is_toml = arguments.file.endswith(configuration.SUFFIX)
+    file = " ".join(arguments.file)
+    name = files.shown(file)
+    whole = len(arguments.file) > 1 or Path(file).is_dir()
+    is_toml = whole or file.endswith(configuration.SUFFIX)
     kind_name = arguments.kind or ("configuration" if is_toml else None)
-    if kind_name == "configuration":
-        document = configuration.read(arguments.file)
+    parts: dict[str, Any] = {}
+    if whole:
+        if kind_name != "configuration":
+            raise Stop(f"argument --as: {kind_name}: is one file", USAGE)
+        parts = configuration.read_all(arguments.file)
+        document = configuration.merged(parts.values())
+    elif kind_name == "configuration":
+        document = configuration.read(file)
     else:
-        document = files.read_json(arguments.file)
+        document = files.read_json(file)
         kind_name = kind_name or _recognise(document, name)
     kind = _KINDS[kind_name]
     found = [Problem("", "is a JSON string")] if isinstance(document, str) else []
-    found = found or kind.problems(document)
+    found = found or [configuration.placed(one, parts) for one in kind.problems(document)]
     warnings = [] if found else kind.warnings(document)
     summary = None if found else kind.summary(document)
     if arguments.json:
-        fact = {"file": arguments.file, "kind": kind_name, "valid": not found, "summary": summary}
+        fact = {"file": file, "kind": kind_name, "valid": not found, "summary": summary}
         out_json({**fact, "problems": found, "warnings": warnings})
         return NO if found else DONE
     for problem in found:

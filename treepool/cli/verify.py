@@ -9,8 +9,8 @@ A task is not aligned if
   - its cores and its GPU are in different sockets.
 
 examples:
-  flux run -n8 -c4 -g1 treepool bind -- treepool verify
-  treepool verify --pid 4711
+  flux run -n8 -c4 -g1 flux treepool bind -- flux treepool verify
+  flux treepool verify --pid 4711
 
 exit status:
   0 aligned; 1 not; 2 usage, such as outside a job

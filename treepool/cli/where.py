@@ -4,11 +4,11 @@ of the next switch of the same rack. Flux itself numbers the nodes of a job, and
 through them its tasks, by rank.
 
 Inside a job it is that job; in the script of "flux batch" or "flux alloc", and
-anywhere else without --job, it is the whole instance, without the nodes that are
+anywhere else without JOBID, it is the whole instance, without the nodes that are
 excluded from it or left it for good.
 
 examples:
-  flux treepool where --job f2oQ9Yxk
+  flux treepool where f2oQ9Yxk
   eval "$(flux treepool where --env)"         variables of the node it runs on:
       TREEPOOL_TOPOLOGY_ADDR=x1000.x1000c0r1.n3, TREEPOOL_TOPOLOGY_ADDR_PATTERN=
       cell.switch.node, TREEPOOL_POSITION=0, TREEPOOL_NNODES=4,
@@ -29,7 +29,7 @@ import socket
 from argparse import ArgumentParser, Namespace
 from typing import Iterator, Optional, Sequence
 
-from treepool.cli import files, instance
+from treepool.cli import files, instance, renamed
 from treepool.cli.replayarguments import whole_number
 from treepool.cli.screen import DONE, USAGE, Stop, out, out_json, width
 from treepool.rfc import idset, taskmap
@@ -44,7 +44,8 @@ _MOST = 1 << 16
 def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--job", metavar="ID", help="a job of the instance")
+    which.add_argument("job", metavar="JOBID", nargs="?", help="a job of the instance")
+    renamed.add(which, "--job", "where JOBID", "old_job")
     which.add_argument("-R", dest="R_file", metavar="FILE", help='the R of a job, "-" for stdin')
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a line of JSON for each node")
@@ -90,7 +91,7 @@ def _places(arguments: Namespace) -> tuple[list[Place], Optional[int]]:
         R = files.read_resource_set(arguments.R_file)
         with files.naming(arguments.R_file):
             return where.places(R), None
-    job = arguments.job or os.environ.get("FLUX_JOB_ID", "")
+    job = arguments.job or getattr(arguments, "old_job", None) or os.environ.get("FLUX_JOB_ID", "")
     with instance.asking(f"job {job:.40}: " if job else ""):
         from treepool.flux.job import located
 

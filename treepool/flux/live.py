@@ -39,7 +39,7 @@ from treepool.view.words import count
 IN_FLIGHT = 64
 
 #: How many of the jobs that wait are told one by one.
-_FIRST = 5
+_FIRST = 100
 
 _ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "expiration", "annotations")
 
@@ -137,7 +137,7 @@ def history() -> tuple[Pool, PastJobs]:
 
 
 def about() -> list[str]:
-    """Which instance this is, and when; how many jobs wait, and why the first of them do."""
+    """Which instance this is, and when; how many jobs wait."""
     handle = client.connected()
     jobid = _attribute(handle, "jobid")
     here = f" in job {jobid} of the one around it" if jobid else ""
@@ -153,12 +153,15 @@ def about() -> list[str]:
         where = f"queue {name}: " if name else ""
         jobs, reserved = count(queue["waiting"], "waiting job"), queue["reserved"]
         lines.append(f"{where}{jobs}, {reserved:,} with a reservation")
-    first = JobList(handle, _ATTRIBUTES, ["pending"], user="all", max_entries=_FIRST).fetch_jobs()
-    for job in first.get_jobs():
-        told = _job(job, {})
-        note = told.note or "not judged yet"
-        lines.append(f"{told.job.name} of {told.user} waits ({told.title}): {note}")
     return lines
+
+
+def waiting() -> list[Running]:
+    """The first of the jobs that wait, in the order of the queue."""
+    listed = JobList(
+        client.connected(), _ATTRIBUTES, ["pending"], user="all", max_entries=_FIRST
+    ).fetch_jobs()
+    return [_job(job, {}) for job in listed.get_jobs()]
 
 
 def _attribute(handle: Any, name: str) -> str:
@@ -197,6 +200,7 @@ def _asked(handle: Any) -> Optional[_Told]:
 def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Running:
     annotations = job.get("annotations")
     sched = annotations.get("sched") if isinstance(annotations, dict) else None
+    sched = sched if isinstance(sched, dict) else {}
     jobid, title = int(job["id"]), str(job.get("name", ""))
     return Running(
         Job(JobID(jobid).f58, title, held.get(jobid, ())),
@@ -204,9 +208,10 @@ def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Runnin
         title,
         statetostr(job["state"]),
         since=float(job.get("t_run", 0)) or float(job.get("t_submit", 0)),
-        note=str(sched.get("reason_pending", "")) if isinstance(sched, dict) else "",
+        note=str(sched.get("reason_pending", "")),
         fitness=client.fitness_in(annotations),
         id=jobid,
+        due=float(job.get("expiration", 0) if "t_run" in job else sched.get("t_estimate") or 0),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Iterable
 
 from treepool.placement.allocation import Allocation
@@ -10,6 +11,9 @@ from treepool.rfc.rset import ResourceSet
 from treepool.view.model import Job
 from treepool.view.picture import Change, Picture
 from treepool.view.trace import TraceJob
+
+#: Times of a trace from here on are dates: 1990 to 9999. Some traces count from zero.
+_FIRST_DATE, _LAST_DATE = 631_152_000.0, 253_402_300_799.0
 
 #: A job of a trace that started: when (seconds of the trace), and with what.
 Start = tuple[TraceJob, float, Allocation]
@@ -36,8 +40,14 @@ def picture_of(resource_set: ResourceSet, starts: Iterable[Start]) -> Picture:
 
 
 def _clock(seconds: float) -> str:
-    """A time of the trace as days, hours, minutes and seconds since time zero."""
-    whole = int(seconds)
-    days, rest = divmod(whole, 86400)
+    """A time of the trace: its day, unless that is the first of a trace that counts from zero."""
+    rest = int(seconds) % 86400
     text = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
-    return f"day {days} {text}" if days else text
+    return text if seconds < 86400 else f"{day(seconds)} {text}"
+
+
+def day(seconds: float) -> str:
+    """The day of a time of a trace: its date (UTC), or its number where time begins at zero."""
+    if seconds < _FIRST_DATE:
+        return f"day {int(seconds // 86400)}"
+    return datetime.fromtimestamp(min(seconds, _LAST_DATE), timezone.utc).strftime("%Y-%m-%d")

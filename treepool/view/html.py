@@ -12,11 +12,14 @@ import base64
 import hashlib
 import json
 import re
+import time
 from html import escape
 from pathlib import Path
 from typing import Any, Iterable, Optional, Sequence
 
+from treepool.placement.plan.jobs import FAR
 from treepool.rfc import idset
+from treepool.rfc.times import clock
 from treepool.view import words
 from treepool.view.areas import Area, maps
 from treepool.view.cells import MAX_CELLS, Block, block
@@ -25,6 +28,7 @@ from treepool.view.palette import COLOURS, GREYS, SEVERAL
 from treepool.view.picture import Picture, Step
 from treepool.view.plot import Plot
 from treepool.view.rows import MANY_ROWS, Rows, hosts
+from treepool.view.status import Running
 
 #: Most kinds of node whose domains are drawn; further kinds are only counted, listed and filtered.
 MAX_TYPES = 64
@@ -45,17 +49,23 @@ def html(
     plot: Optional[Plot] = None,
     image: str = "",
     about: Sequence[str] = (),
+    running: Sequence[Running] = (),
+    waiting: Sequence[Running] = (),
+    again: float = 0,
 ) -> str:
     """*picture* as the text of an HTML file, and above it *plot*, drawn as an SVG *image*.
 
     It opens on the nodes of *rows*, if those are not all, at the last step; with a plot at the
-    busiest. The reader can fold and filter. The lines of *about* say what is shown.
+    busiest. The reader can fold and filter. The lines of *about* say what is shown. Of the jobs in
+    *running* it says whose they are and when they end, of those *waiting* why, and when they start.
+    If *again* is not 0, the page loads itself again so many seconds later.
     """
     here = Path(__file__).parent
     style = _style(here.joinpath("page.css").read_text(encoding="utf-8"))
     scripts = [here.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS]
     script = "\n".join(scripts)
-    data = json.dumps(_data(picture, rows, plot), separators=(",", ":"), ensure_ascii=True)
+    facts = {**_data(picture, rows, plot), **_queue(running, waiting), "again": again}
+    data = json.dumps(facts, separators=(",", ":"), ensure_ascii=True)
     for character in "<>&":
         data = data.replace(character, f"\\u{ord(character):04x}")
     page = here.joinpath("page.html").read_text(encoding="utf-8")
@@ -76,7 +86,7 @@ def html(
 def _image(svg: str, title: str) -> str:
     """An element with the picture *svg*, or what is needed to have one."""
     if not svg:
-        return '<p class="quiet">A plot needs matplotlib: pip install treepool[plots]</p>'
+        return '<p class="quiet">A plot needs matplotlib: pip install matplotlib</p>'
     data = base64.b64encode(svg.encode()).decode()
     return f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(title)}: use over time">'
 
@@ -134,6 +144,24 @@ def _data(picture: Picture, rows: Rows, plot: Optional[Plot]) -> dict[str, Any]:
         "map": _map(picture),
         "only": None if rows.only is None else idset.encode_ids(rows.only),
         "unfolded": rows.unfolded,
+    }
+
+
+def _queue(running: Sequence[Running], waiting: Sequence[Running]) -> dict[str, Any]:
+    now = time.time()
+
+    def due(job: Running) -> str:
+        return clock(job.due, now) if 0 < job.due < now + FAR else ""
+
+    def text(job: Running) -> list[str]:
+        return [words.plain(one, 200) for one in (job.job.name, job.user, job.title)]
+
+    return {
+        "owners": {text(job)[0]: [text(job)[1], due(job)] for job in running},
+        "waiting": [
+            [*text(job), clock(job.since, now), words.plain(job.note, 200), due(job)]
+            for job in waiting
+        ],
     }
 
 

@@ -182,10 +182,31 @@ function drawNodes() {
   }
 }
 
+/** Whose a job is, and when it ends, where that is known. */
+function owner(name) {
+  const [user, ends] = data.owners[name] || [];
+  return user ? [user, ends ? `until ${ends}` : "without a limit"] : [];
+}
+
+/** A table with a row for each of *rows*, whose first cell is its heading. */
+function table(names, rows) {
+  const body = rows.map(([label, ...cells]) =>
+    make("tr", "", make("th", "", label), ...cells.map((text) => make("td", "", text))));
+  return make("table", "", make("thead", "", make("tr", "", ...names.map((name) => make("th", "", name)))),
+    make("tbody", "", ...body));
+}
+
+function drawQueue() {
+  $("queue").hidden = !data.waiting.length;
+  const rows = data.waiting.map(([job, user, name, since, why, starts]) =>
+    [job, user, name, since, starts || "not known", why || "not judged yet"]);
+  $("queue").append(table(["job", "user", "name", "since", "starts", "because"], rows));
+}
+
 function drawJobs() {
   const shown = jobs.slice(0, PAGE).map((job, i) => {
     const { letter, kind } = mark(i);
-    const has = [count(job.cores, "core"), ...(job.gpus ? [count(job.gpus, "GPU")] : [])].join(", ");
+    const has = [count(job.cores, "core"), ...(job.gpus ? [count(job.gpus, "GPU")] : []), ...owner(job.name)].join(", ");
     const button = make("button", "", make("i", `letter ${kind}`, letter),
       make("span", "", `${job.name}: ${job.shape} `, make("small", "", has)));
     button.type = "button";
@@ -218,12 +239,9 @@ function drawPlot() {
   const [title, [names, ...rows]] = data.plot;
   $("plot").hidden = false;
   $("plot").querySelector("h2").textContent = title;
-  const heads = names.map((name, i) => make("th", "",
-    name.replaceAll(",", ", ") + (i === 0 && names.length > 1 ? " (drawn below)" : "")));
-  const body = rows.map(([label, ...cells]) =>
-    make("tr", "", make("th", "", label), ...cells.map((text) => make("td", "", text))));
-  $("numbers").append(make("table", "",
-    make("thead", "", make("tr", "", make("th", "", ""), ...heads)), make("tbody", "", ...body)));
+  const heads = names.map((name, i) =>
+    name.replaceAll(",", ", ") + (i === 0 && names.length > 1 ? " (drawn below)" : ""));
+  $("numbers").append(table(["", ...heads], rows));
 }
 
 /** Bring the first box into view, below the filters. */
@@ -269,7 +287,8 @@ function showDetail(element) {
     if (some.length === 1) {
       const job = jobs[some[0]];
       const has = [count(job.cores, "core"), ...(job.gpus ? [count(job.gpus, "GPU")] : []), count(job.nodes, "node")];
-      lines.push(make("div", "", job.shape), make("div", "quiet", `has ${has.join(", ")}${job.slots ? `, ${count(job.slots, "slot")}` : ""}`));
+      lines.push(make("div", "", job.shape), make("div", "quiet", `has ${has.join(", ")}${job.slots ? `, ${count(job.slots, "slot")}` : ""}`),
+        make("div", "quiet", owner(job.name).join(", ")));
     }
   }
   const links = kind === "gpu" && data.types[row.layout.type].gpuLinks[id];
@@ -344,6 +363,16 @@ if (data.only !== null) $("host").value = data.only;
 if (data.unfolded) $("fold").value = "each";
 drawTypes();
 drawMap();
+drawQueue();
 drawJobs();
 drawPlot();
 drawStep(data.opens);
+
+// What a reader has picked stays until he clears it.
+const picked = () => ["host", "job", "type", "state", "fold"].map((id) => $(id).value).join("\n");
+const unpicked = picked();
+if (data.again) {
+  setInterval(() => {
+    if (picked() === unpicked && !document.activeElement.matches(".cell")) location.reload();
+  }, data.again * 1000);
+}

@@ -29,7 +29,8 @@ class Running:
     """A job of the instance: what it holds, its owner, its name and its state in Flux's words.
 
     ``since`` is when it started or, if it waits, was submitted, in seconds since the epoch.
-    ``note`` is why it waits. ``fitness`` is from 0 to 1, None if it is not known. ``id`` is Flux's.
+    ``due`` is when it ends at the latest or, if it waits, starts, 0 if that is not known. ``note``
+    is why it waits. ``fitness`` is from 0 to 1, None if it is not known. ``id`` is Flux's.
     """
 
     job: Job
@@ -40,6 +41,7 @@ class Running:
     note: str = ""
     fitness: Optional[float] = None
     id: int = 0
+    due: float = 0.0
 
 
 @attrs.frozen
