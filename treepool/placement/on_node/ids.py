@@ -18,7 +18,7 @@ import attrs
 
 from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.gpus.assignment import Claim, assign
-from treepool.placement.gpus.graph import Graph, graph_of, lowest_clique
+from treepool.placement.gpus.graph import Graph, graph_of, joined_sets
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.amounts import amount_ids, cores_near, lowest_ids
 from treepool.placement.on_node.ledger import Take
@@ -253,6 +253,6 @@ def plain_ids(
     """The lowest ids of *domain* that make up *want*; with a *graph*, the GPUs are joined."""
     if graph is None:
         return lowest_ids(domain, want, cores, gpus)
-    joined = lowest_clique(graph, domain.gpus & gpus, want[0])
+    joined = next(joined_sets(graph, domain.gpus & gpus, want[0], Effort()), None)
     assert joined is not None, "the matcher promised what is not there"
     return idset.take_lowest(domain.cores & cores, want[1]), joined
