@@ -1,8 +1,9 @@
 """The fit: what a node in a state can give to a request, and how many slots of a range are there.
 
-A fit is a pure function of (state, ask), and the state remembers it. slots.py counts the units,
-chosen.py chooses what those take that somebody asks for. Some requests need a search (search.py),
-which may give up. The fit then says so; it does not mean that such a node cannot serve the request.
+A fit is a pure function of (state, ask), and the state remembers it. units.py and slots.py count
+the units, and choose what those take that somebody asks for. Some requests need a search
+(place.py), which may give up. The fit then says so; it does not mean that such a node cannot serve
+the request.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import attrs
 from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.nodes.kept import state_without_kept
 from treepool.placement.nodes.state import MAX_FITS, NodeState
-from treepool.placement.on_node.chosen import Ids
-from treepool.placement.on_node.search import meets_demand
-from treepool.placement.on_node.slots import (
+from treepool.placement.on_node.ids import Ids
+from treepool.placement.on_node.place import meets_demand
+from treepool.placement.on_node.units import (
     DomainUnits,
     Given,
     Placer,
