@@ -60,22 +60,17 @@ class _Amount:
 
 @attrs.frozen(eq=False)
 class _Choice:
-    """To do: choose ``left`` of the ``domains`` from ``start`` on for ``part``, for one slot."""
+    """To do: choose ``left`` domains in ``scope`` for ``part``, for one slot.
 
-    part: Part
-    slot: int
-    domains: Sequence[Domain]
-    left: int
-    start: int = 0
-
-
-@attrs.frozen(eq=False)
-class _Part:
-    """To do: list the domains in ``scope`` that ``part`` may choose from."""
+    They are among the ``domains`` from ``start`` on, once these are listed.
+    """
 
     scope: Domain
     part: Part
     slot: int
+    left: int
+    domains: Optional[Sequence[Domain]] = None
+    start: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -86,7 +81,7 @@ class _Core:
 
 
 #: What is still to do, as a linked list that branches of the search share.
-_Tasks = Optional[tuple[Union[_Slots, _Amount, _Choice, _Part, _Core], "_Tasks"]]
+_Tasks = Optional[tuple[Union[_Slots, _Amount, _Choice, _Core], "_Tasks"]]
 
 
 class Suitable:
@@ -170,7 +165,7 @@ class Suitable:
             return [scope]
         levels = amount_levels(self.node_type, need, scope)
         hosts = [d for d in scope.walk() if levels.get(d) == 0]
-        return sorted(hosts, key=lambda d: self.path(d, scope))
+        return sorted(hosts, key=lambda d: self.path(d, scope)) if len(hosts) > 1 else hosts
 
     def path(self, domain: Domain, scope: Domain) -> list[tuple[int, int, int]]:
         """A sort key that orders domains as the walk down from *scope* reaches them."""
@@ -252,7 +247,7 @@ class Search:
         return ids_of(self.takes, self.node_type, *self.free, self.plain, self.effort) is not None
 
     def _branches(
-        self, task: Union[_Slots, _Amount, _Choice, _Part, _Core], rest: _Tasks
+        self, task: Union[_Slots, _Amount, _Choice, _Core], rest: _Tasks
     ) -> Iterator[_Tasks]:
         """Do *task* in each possible way, and yield the remaining tasks each time."""
         if isinstance(task, _Slots):
@@ -260,18 +255,19 @@ class Search:
         elif isinstance(task, _Amount):
             yield from self._amount_ways(task, rest)
         elif isinstance(task, _Choice):
-            yield from self._choice_ways(task, rest)
-        elif isinstance(task, _Part):
-            for domains in self._listed(task.scope, task.part):
-                yield _Choice(task.part, task.slot, domains, task.part.count.minimum), rest
+            listed = self._listed(task.scope, task.part) if task.domains is None else [task.domains]
+            for domains in listed:
+                yield from self._choice_ways(attrs.evolve(task, domains=domains), rest)
         elif any(take.scope.ncores for take in self.takes if take.slot == task.slot):
             yield rest
 
     def _slot_ways(self, task: _Slots, rest: _Tasks) -> Iterator[_Tasks]:
         """Begin one of the slots, if so many may fit."""
         scope, need, left = task.scope, task.need, task.left
-        self.effort.count(1 + len(self.ledger.cores) * len(need.parts) // _LOOKS)
-        if not has_capacity(self.node_type, scope, need) or self._room(scope, need, left) < left:
+        self.effort.count(2 + 2 * len(self.ledger.cores) * len(need.parts) // _LOOKS)
+        if not has_capacity(self.node_type, scope, need):
+            return
+        if left > 1 and self._room(scope, need, left) < left:
             return
         self.slots += 1
         after = (attrs.evolve(task, left=left - 1), rest) if left > 1 else rest
@@ -286,22 +282,22 @@ class Search:
             if part.name == SLOT:
                 rest = _Slots(scope, part.need, part.count.minimum), rest
             else:
-                rest = _Part(scope, part, slot), rest
+                rest = _Choice(scope, part, slot, part.count.minimum), rest
         return rest
 
     def _listed(self, scope: Domain, part: Part) -> Iterator[list[Domain]]:
         """Lists of domains to choose from; each list has the preferred domains first."""
-        listed = len(self.node_type.named.get(part.name, ()))
-        if self.plain or part.count.minimum == 1:
-            self.effort.count(1 + listed // _LOOKS)
-            yield (self.domains.listed if self.plain else self.domains.singly)(scope, part)
+        self.effort.count(1 + len(self.node_type.named.get(part.name, ())) // _LOOKS)
+        if self.plain:
+            yield self.domains.listed(scope, part)
+        elif part.count.minimum == 1:
+            yield self.domains.singly(scope, part)
         else:
-            self.effort.count(2 + 2 * listed // _LOOKS)
             yield from self.domains.groups(scope, part)
 
     def _choice_ways(self, task: _Choice, rest: _Tasks) -> Iterator[_Tasks]:
         """Choose each of the domains in turn, if enough follow it for the others."""
-        part, domains = task.part, task.domains
+        part, domains = task.part, task.domains or ()
         for i in range(task.start, len(domains) - task.left + 1):
             if self._like_an_earlier(domains, i, task.start):
                 continue
@@ -348,32 +344,22 @@ class Search:
         """An upper bound, at most *most*, of how many more slots of *need* fit in *scope*."""
         bounds, (ncores, ngpus) = [most], least(need)
         if need.takes_amount:
-            bounds.append(self._left(scope, asked_of(scope, need)))
+            amount = asked_of(scope, need)
+            hosts = self.domains.smallest(scope, amount)
+            bounds.append(sum(self.ledger.copies(host, amount) for host in hosts))
         for part in need.parts:
             if part.name != SLOT:
-                domains = self.domains.listed(scope, part)
+                domains, each = self.domains.listed(scope, part), least(part.need)
                 if part.whole and domains:  # each takes at least what the smallest has
                     ncores += part.count.minimum * min(domain.ncores for domain in domains)
                     ngpus += part.count.minimum * min(domain.ngpus for domain in domains)
-                times = (min(self._times(domain, part), most) for domain in domains)
-                bounds.append(sum(times) // part.count.minimum)
+                times = (1 if part.whole else self._copies(domain, *each) for domain in domains)
+                bounds.append(sum(min(n, most) for n in times) // part.count.minimum)
         return min(self._copies(scope, ncores, ngpus), *bounds)
-
-    def _times(self, domain: Domain, part: Part) -> int:
-        """At most how often *domain* can give what *part* asks of it."""
-        if part.whole:
-            return 1
-        if part.need.parts:
-            return self._copies(domain, *least(part.need))
-        return self._left(domain, asked_of(domain, part.need))
 
     def _copies(self, domain: Domain, ncores: int, ngpus: int) -> int:
         """At most how often so much is left in *domain*, in slices of GPUs too."""
         return how_often(ncores, ngpus, self.ledger.cores[domain], self.ledger.gpus_in(domain))
-
-    def _left(self, scope: Domain, need: Need) -> int:
-        """How often *need*'s amount is left in *scope*."""
-        return sum(self.ledger.copies(host, need) for host in self.domains.smallest(scope, need))
 
 
 def able_domains(

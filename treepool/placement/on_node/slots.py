@@ -3,7 +3,7 @@
 Numbers say how many there are where a slot is an amount, or domains of one locality; otherwise they
 are placed one after another, and together by a search if that finds fewer than numbers allow. The
 ids are chosen when somebody asks for them. Each slot is placed in the best remaining way; if that
-leaves no room for all that were counted, they are placed together.
+leaves no room for all that were counted, or takes long, they are placed together.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Iterator, Mapping, Optional, Sequence, Union, overload
 
 import attrs
 
-from treepool.placement.effort import Effort, GaveUp
+from treepool.placement.effort import PER_REQUEST, Effort, GaveUp
 from treepool.placement.gpus.graph import graph_of
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.ids import Ids, ids_of
@@ -266,7 +266,7 @@ class Slots(Sequence[Ids]):
         """The slots of *task*, up to *most*; *effort* counts the search for them."""
         number = task.counted(most)
         if number is not None:
-            return cls(task, number, more=task.one_by_one(Effort()))
+            return cls(task, number, more=task.one_by_one(Effort(PER_REQUEST // 2)))
         part = effort.part()
         slots = cls(task, 0)
         try:
