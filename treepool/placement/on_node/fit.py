@@ -17,14 +17,7 @@ from treepool.placement.nodes.kept import state_without_kept
 from treepool.placement.nodes.state import MAX_FITS, NodeState
 from treepool.placement.on_node.ids import Ids
 from treepool.placement.on_node.place import meets_demand
-from treepool.placement.on_node.units import (
-    DomainUnits,
-    Given,
-    Placer,
-    Run,
-    SlotUnits,
-    Units,
-)
+from treepool.placement.on_node.units import NO_UNITS, Placer, Run, Units
 from treepool.placement.request.need import SLOT, Ask, Need, least, slot_of
 
 
@@ -157,7 +150,7 @@ class Fit:
 
 
 #: The fit of a state that gives nothing, where a comparison of numbers is enough to decide that.
-NOTHING = Fit(Steps(SlotUnits((), ()), 0, True, None, 0), ())
+NOTHING = Fit(Steps(NO_UNITS, 0, True, None, 0), ())
 
 
 def fit(state: NodeState, ask: Ask) -> Optional[Fit]:
@@ -237,14 +230,13 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
     if whole and not meets_demand(state.type, state.gpus, group.need):
         return NOTHING
     everything = (state.cores, state.gpus) if ask.whole else None
-    units: Units
     if everything is not None and group.need == Need():
-        units = DomainUnits([Given(group.nslots, False, lambda: everything)])
+        units = Units([Run(1, group.nslots, False)], lambda number: everything)
     else:
         try:
             units = Placer(state, ask.locality, effort).units(group)
         except GaveUp:  # whether GPUs are joined at all
-            effort.gave_up, units = True, DomainUnits(())
+            effort.gave_up, units = True, NO_UNITS
     runs = units.runs
     if runs and not (ask.whole or least(slot_of(group).need)[0] or units.take(1)[0]):
         runs = []  # RFC 20: a job has a core on each of its nodes

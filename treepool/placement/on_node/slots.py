@@ -9,7 +9,7 @@ leaves no room for all that were counted, or takes long, they are placed togethe
 from __future__ import annotations
 
 from itertools import islice
-from typing import Iterator, Mapping, Optional, Sequence, Union, overload
+from typing import Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -247,11 +247,8 @@ def _with_cores(group: Mapping[Domain, int], part: Part, slots: int) -> Mapping[
 
 
 @attrs.define(eq=False)
-class Slots(Sequence[Ids]):
-    """The *number* slots of a task: ``slots[i]`` is what the first i + 1 take together.
-
-    Their ids are chosen when somebody asks.
-    """
+class Slots:
+    """The *number* slots of a task. Their ids are chosen when somebody asks."""
 
     task: Task
     number: int
@@ -264,7 +261,7 @@ class Slots(Sequence[Ids]):
     @classmethod
     def of(cls, task: Task, most: int, effort: Effort) -> Slots:
         """The slots of *task*, up to *most*; *effort* counts the search for them."""
-        number = task.counted(most)
+        number = task.counted(most) if most else 0
         if number is not None:
             return cls(task, number, more=task.one_by_one(Effort(PER_REQUEST // 2)))
         part = effort.part()
@@ -283,28 +280,18 @@ class Slots(Sequence[Ids]):
         effort.add(part)
         return slots
 
-    def __len__(self) -> int:
-        return self.number
-
-    @overload
-    def __getitem__(self, index: int) -> Ids: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Ids]: ...
-
-    def __getitem__(self, index: Union[int, slice]) -> Union[Ids, Sequence[Ids]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self.number))]
+    def take(self, number: int) -> Ids:
+        """What the first *number* slots take together."""
         task, taken = self.task, self.taken
-        while self.more is not None and len(taken) <= index:
+        while self.more is not None and len(taken) < number:
             ids = next(self.more, None)
             if ids is None:
                 self.more = None
             else:
                 taken.append(ids)
-        if index < len(taken):
-            return taken[index]
-        takes = self.searched.get(index + 1) or task.together(index + 1)
+        if number <= len(taken):
+            return taken[number - 1]
+        takes = self.searched.get(number) or task.together(number)
         found = ids_of(takes, task.node_type, task.cores, task.gpus, task.plain)
         assert found is not None, "more slots were counted than there are"
         return found

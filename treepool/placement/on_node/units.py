@@ -5,7 +5,7 @@ A unit is a slot, or a domain of the locality above it with as many slots inside
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, NamedTuple, Optional, Sequence, Union
+from typing import Callable, Iterable, NamedTuple, Optional, Sequence
 
 import attrs
 
@@ -16,7 +16,7 @@ from treepool.placement.on_node.ids import Ids
 from treepool.placement.on_node.levels import has_capacity
 from treepool.placement.on_node.place import Suitable
 from treepool.placement.on_node.slots import Slots, Task
-from treepool.placement.request.need import MANY, SLOT, Need, Part
+from treepool.placement.request.need import MANY, SLOT, Part
 from treepool.rfc.idset import union
 
 
@@ -33,22 +33,17 @@ class Run(NamedTuple):
 
 
 @attrs.frozen(eq=False)
-class SlotUnits:
-    """The slots that a node can give: the first of them local, and as many as fit in all."""
+class Units:
+    """The units that a node can give, the best first.
 
-    local: Sequence[Ids]
-    total: Sequence[Ids]
+    ``take(n)`` is what the first n of them take.
+    """
 
-    @property
-    def runs(self) -> list[Run]:
-        """The local ones, then the others."""
-        near = len(self.local)
-        runs = Run(near, 1, False), Run(len(self.total) - near, 1, True)
-        return [run for run in runs if run.units]
+    runs: Sequence[Run]
+    take: Callable[[int], Ids]
 
-    def take(self, number: int) -> Ids:
-        """What *number* slots take."""
-        return (self.local if number <= len(self.local) else self.total)[number - 1]
+
+NO_UNITS = Units((), lambda number: (0, 0))
 
 
 class Given(NamedTuple):
@@ -57,25 +52,6 @@ class Given(NamedTuple):
     nslots: int
     remote: bool
     take: Callable[[], Ids]
-
-
-@attrs.frozen(eq=False)
-class DomainUnits:
-    """The domains that a node can give, the best first."""
-
-    given: Sequence[Given]
-
-    @property
-    def runs(self) -> list[Run]:
-        """One domain after another."""
-        return [Run(1, given.nslots, given.remote) for given in self.given]
-
-    def take(self, number: int) -> Ids:
-        """What the first *number* domains take."""
-        return _all_of(self.given[:number])
-
-
-Units = Union[SlotUnits, DomainUnits]
 
 
 class Placer:
@@ -95,9 +71,14 @@ class Placer:
     def units(self, group: Part) -> Units:
         """The units of *group* that the node can give, up to its largest count, the best first."""
         root = self.node_type.root
-        if group.name == SLOT:
-            return SlotUnits(*self.in_scope(root, group))
-        return DomainUnits(self._domains(root, group)[: group.count.maximum])
+        if group.name != SLOT:
+            given = self._domains(root, group)[: group.count.maximum]
+            runs = [Run(1, one.nslots, one.remote) for one in given]
+            return Units(runs, lambda number: _all_of(given[:number]))
+        local, total = self.slots_in(root, group)
+        near, far = local.number, total.number - local.number
+        runs = [run for run in (Run(near, 1, False), Run(far, 1, True)) if run.units]
+        return Units(runs, lambda number: (local if number <= near else total).take(number))
 
     def _domains(self, scope: Domain, part: Part) -> list[Given]:
         """What each domain of *part* in *scope* can give, the domains with the most slots first.
@@ -129,13 +110,13 @@ class Placer:
             found = idle._domain(domain, attrs.evolve(part, whole=False))
             return found and found._replace(take=lambda: (domain.cores, domain.gpus))
         if inner.name == SLOT:
-            local, total = self.in_scope(domain, inner)
-            number = inner.count.largest(len(total))
-            if number is None:
+            local, total = self.slots_in(domain, inner)
+            most = inner.count.largest(total.number)
+            if most is None:
                 return None
-            remote = number > len(local)
-            slots, last = total if remote else local, number - 1
-            return Given(number, remote, lambda: slots[last])
+            fitting, remote = most, most > local.number
+            slots = total if remote else local
+            return Given(fitting, remote, lambda: slots.take(fitting))
         units = self._domains(domain, inner)
         number = inner.count.largest(len(units))
         if number is None:
@@ -144,28 +125,23 @@ class Placer:
         nslots, remote = sum(unit.nslots for unit in given), any(unit.remote for unit in given)
         return Given(nslots, remote, lambda: _all_of(given))
 
-    # -- slots
+    def slots_in(self, scope: Domain, part: Part) -> tuple[Slots, Slots]:
+        """The slots of *part* in *scope*, up to its largest count: local ones, and all that fit.
 
-    def in_scope(self, scope: Domain, part: Part) -> tuple[Sequence[Ids], Sequence[Ids]]:
-        """What 1, 2, ... slots of *part* in *scope* take, up to its largest count, as two lists.
-
-        The first list has only local slots, the second as many slots as fit. The second is computed
-        only if the count allows more slots than the first has.
+        The others are computed only if the count allows more slots than are local.
         """
         need, most = part.need, MANY if part.count.maximum is None else part.count.maximum
         if not has_capacity(self.node_type, scope, need):
-            return [], []
-        local = self._most(scope, need, most, not self.plain)
-        if self.plain or self.locality == "required" or len(local) == most:
-            return local, local
-        total = self._most(scope, need, most, False)
-        return local, local if len(total) <= len(local) else total
-
-    def _most(self, scope: Domain, need: Need, most: int, local: bool) -> Sequence[Ids]:
-        """What 1, 2, ... slots of *need* take, up to *most*."""
+            most = 0
         state = self.state
-        task = Task(self.node_type, state.cores, state.gpus, scope, need, local, self.plain)
-        return Slots.of(task, most, self.effort)
+        task = Task(
+            self.node_type, state.cores, state.gpus, scope, need, not self.plain, self.plain
+        )
+        local = Slots.of(task, most, self.effort)
+        if self.plain or self.locality == "required" or local.number == most:
+            return local, local
+        total = Slots.of(attrs.evolve(task, local=False), most, self.effort)
+        return local, local if total.number <= local.number else total
 
 
 def _all_of(given: Iterable[Given]) -> Ids:
