@@ -59,6 +59,7 @@ Code = Literal[
     "reserved",
     "window",
     "late",
+    "preempting",
     "soon",
 ]
 

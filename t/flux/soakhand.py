@@ -28,16 +28,19 @@ from flux.job import JobID, cancel_async, event_wait, job_list, submit_async
 from flux.job.journal import JournalConsumer
 from flux.resource import resource_list
 from soakadmin import Admin
-from soakjobs import limited_job, random_job, whole_cluster
+from soakjobs import limited_job, random_job, traced_job, whole_cluster
 
-#: No more jobs than this at a time.
-MOST_ACTIVE = 250
+#: No more jobs than this at a time; with a trace, whose jobs are large.
+MOST_ACTIVE, MOST_TRACED = 250, 60
 
 #: Seconds that a job runs at most, unless told otherwise.
 LONGEST = 20.0
 
 #: Seconds that a job may run longer than it should before it counts as forgotten.
 OVERTIME = 15.0
+
+#: With a trace, the share of bursts that are of it.
+TRACED = 0.8
 
 #: Seconds until all jobs must be over, or the whole cluster be had.
 SETTLING = 240
@@ -60,6 +63,8 @@ class Hand:
         self.recent = []
         self.counts = Counter(submitted=0)
         self.admin = Admin(self)
+        day = self.directory / "day"
+        self.day = json.loads(day.read_text()) if day.exists() else []
         #: Jobs that flux-core would let run for ever, see over().
         self.forgotten = set()
 
@@ -89,12 +94,18 @@ class Hand:
 
     def submit(self):
         """A burst of jobs, unless there are enough."""
-        if self.stats()[0] > MOST_ACTIVE:
+        if self.stats()[0] > (MOST_TRACED if self.day else MOST_ACTIVE):
             time.sleep(0.3)
             return
         cluster, nodes = self.told["cluster"], self.told["nodes"]
         many, longest = self.chance.randint(1, 16), self.told.get("longest", LONGEST)
-        self.send([random_job(self.chance, cluster, nodes, longest) for _ in range(many)])
+        if self.day and self.chance.random() < TRACED:
+            specs = [
+                traced_job(self.chance, cluster, nodes, longest, self.day) for _ in range(many)
+            ]
+        else:
+            specs = [random_job(self.chance, cluster, nodes, longest) for _ in range(many)]
+        self.send(specs)
 
     def send(self, specs):
         """Submit *specs*; their ids are noted at once.

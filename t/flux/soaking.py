@@ -24,6 +24,7 @@ from treepool.errors import InvalidInput
 from treepool.placement.nodes.inventory import Inventory
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
+from treepool.view import swf
 
 HAND, GUEST_HAND = HERE / "flux" / "soakhand.py", HERE / "flux" / "soakguest.py"
 
@@ -147,6 +148,16 @@ class Soak:
         #: [ranks, from, to] of ranks that are excluded.
         self.excluded = []
         self.counts = Counter()
+
+    def take_day_of(self, text):
+        """Let most jobs be like those of a random day of a trace in Standard Workload Format."""
+        read = swf.read(text)
+        first = self.chance.choice(read.jobs).submit
+        day = [job for job in read.jobs if first <= job.submit < first + 86400]
+        processors = read.machine.nodes * read.machine.cores(1)
+        told = [[int(job.shape[5:-7]) / processors, job.runs, job.limit] for job in day]
+        (self.directory / "day").write_text(json.dumps(told))
+        self.counts["jobs of the day"] = len(day)
 
     def ends(self, seconds):
         """Random ends of legs for so many *seconds*, then the last one."""

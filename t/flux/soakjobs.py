@@ -196,6 +196,24 @@ def random_job(chance, cluster, nodes, longest):
     return finish(spec, wanted, chance.choice([0, 120, 600, 3600]), run_time(chance, longest))
 
 
+def traced_job(chance, cluster, nodes, longest, day):
+    """A jobspec like one of *day*: [share of the nodes, seconds it ran, its limit] each.
+
+    In fast motion: the longest limit of the day becomes *longest*.
+    """
+    cores, gpus, _, _, _ = NODES[cluster]
+    share, ran, limit = chance.choice(day)
+    pace = longest / max(job[2] for job in day)
+    many = min(nodes - 4, max(1, round(share * nodes)))
+    spec = JobspecV1.from_command(["true"], num_tasks=1)
+    shape = f"slot={many}/node{{x}}"
+    spec.jobspec["resources"] = parse_shape(shape)
+    spec.jobspec["tasks"][0]["slot"] = "default"
+    wanted = {**exactly(many * cores, many * gpus, many), "form": shape, "queue": "batch"}
+    allowed, runs = EARLY + limit * pace, max(0.01, min(ran, limit) * pace)
+    return finish(spec, wanted, allowed, runs)
+
+
 def limited_job(chance, cluster, nodes):
     """A jobspec that runs up to its limit; half of them want a large part of the cluster."""
     large = chance.random() < 0.5

@@ -59,7 +59,7 @@ def test_the_nodes_come_first_then_all_jobs_in_parts_each_once(instance):
     (said,) = answers(instance, ("look", {}, True))
     first, *parts, end = said
     assert end[0] == 61, "ENODATA ends the answers"
-    assert {"version", "R", "down", "options", "held_back", "rules"} == set(first)
+    assert {"version", "R", "down", "options", "held_back", "preemptible", "rules"} == set(first)
     assert first["rules"][""]["policy"] in ("fifo", "easy", "conservative")
     assert first["R"]["execution"]["R_lite"][0]["rank"] == "0-3"
     assert len(parts) > 1

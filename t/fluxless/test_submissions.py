@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from depth import some
 from treepool.errors import InfeasibleRequest
+from treepool.flux.options import Options
 from treepool.flux.submissions import Submission, Submissions
 from treepool.rfc.queues import Queues
 from work import Lines
@@ -54,7 +55,9 @@ class Held:
         self.topology = SimpleNamespace(awaited=None, unknown=0)
         inbox = SimpleNamespace(put=self.inbox.append)
         windows = SimpleNamespace(admitted=lambda *_: frozenset())
-        configuration = SimpleNamespace(queues=Queues.of(lambda key, default: default))
+        configuration = SimpleNamespace(
+            queues=Queues.of(lambda key, default: default), options=Options()
+        )
         rest = windows, configuration, inbox, Mock(), Mock(), Mock(refused=0)
         self.submissions = Submissions(Mock(), self.queue, self.topology, *rest)
 

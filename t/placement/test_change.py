@@ -57,7 +57,7 @@ def test_a_job_keeps_priority_and_request():
     before = case.queue.jobs[1]
     case.change(FOR_SEVEN, Window("other", 0b1, NOW, NOW + 10))
     after = case.queue.jobs[1]
-    assert after.job_class.leave == {"kept"}
+    assert after.job_class.admitted == {"kept"}
     assert (after.priority, after.request) == (30, before.request)
 
 
@@ -86,7 +86,7 @@ def change(case, *windows):
 def test_a_job_that_is_admitted_to_a_new_window_keeps_its_reservation():
     case = two_queues_wait()
     change(case, Window("later", 0b1, NOW + 5000, NOW + 6000, frozenset([7])))
-    assert case.queue.jobs[2].job_class.leave == {"later"}
+    assert case.queue.jobs[2].job_class.admitted == {"later"}
     assert case.starts() == {2: NOW + 100, 3: NOW + 200}
 
 

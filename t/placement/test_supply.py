@@ -32,7 +32,7 @@ def test_a_start_is_told_if_enough_is_free_as_long_as_the_job_runs(seed):
 
     for holder in range(chance.randint(0, 9)):
         hold(holder)
-    supply = profile.supply(within)
+    supply = profile.supply(within, False)
     steps = supply.settled(profile.meter)
     for holder in range(10, 16):  # while it is counted, some come and some go
         if held and chance.random() < 0.5:

@@ -68,6 +68,7 @@ from treepool.cli.replayarguments import (
     added_in,
     file_named,
     load_in,
+    preemptible_in,
     rules_in,
     whole_number,
 )
@@ -85,6 +86,7 @@ from treepool.cli.screen import (
 )
 from treepool.errors import InvalidOption
 from treepool.placement.allocation import Allocation
+from treepool.rfc.findings import shown
 from treepool.rfc.rset import ResourceSet
 from treepool.view import trace
 from treepool.view.added import added
@@ -158,14 +160,24 @@ def define(parser: ArgumentParser) -> None:
         help="the share of the cores or GPUs they ask for over the time in which they come "
         "(default: 0.9)",
     )
-    parser.add_argument_group("policies").add_argument(
+    policies = parser.add_argument_group("policies")
+    policies.add_argument(
+        "--preemptible-queue",
+        metavar="NAME[=TIME]",
+        type=preemptible_in,
+        action="append",
+        default=[],
+        help="jobs of this queue may be ended for others once they have run for TIME, such as 10m "
+        "(default: at once); repeatable",
+    )
+    policies.add_argument(
         "--compare",
         metavar="NAME=VALUE[,...]",
         type=rules_in,
         action="append",
         default=[],
-        help=f"options of sched-treepool: {FORMS}; and fabric=off, to ignore what is above the "
-        "nodes; repeatable (default: policy=fifo)",
+        help=f"options of sched-treepool: {FORMS}; fabric=off, to ignore what is above the "
+        "nodes; preemption=off, to end no job for another; repeatable (default: policy=fifo)",
     )
     form = parser.add_argument_group("output")
     form.add_argument(
@@ -214,6 +226,16 @@ def run(arguments: Namespace) -> int:
     if past is None or not arguments.print:
         clusters = _clusters(arguments, taken, past.machine if past else None)
     jobs = past.jobs if past else continued(taken) if taken else _made_up(arguments, clusters)
+    preemptible = dict(arguments.preemptible_queue)
+    unknown = preemptible.keys() - {job.queue for job in jobs}
+    if unknown:
+        name = min(unknown)
+        raise Stop(f"argument --preemptible-queue: no job is of queue {shown(name)}", USAGE)
+    if preemptible:
+        jobs = [
+            attrs.evolve(job, preemptible_after=preemptible.get(job.queue, job.preemptible_after))
+            for job in jobs
+        ]
     if arguments.print:
         for line in trace.write(jobs):
             out(line)
@@ -421,6 +443,8 @@ def _line(one: Replayed) -> dict[str, Any]:
     return {
         "jobs": outcome.jobs,
         "refused": outcome.nrefused,
+        "preempted": outcome.preempted,
+        "lost": outcome.lost,
         **({} if outcome.unstarted is None else {"partial": True, "unstarted": outcome.unstarted}),
         "span": outcome.span,
         "last_start": outcome.last_start,

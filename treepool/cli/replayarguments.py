@@ -10,14 +10,18 @@ from typing import Callable
 
 from treepool.errors import InvalidInput
 from treepool.flux import options
+from treepool.flux.preemption import duration
 from treepool.rfc.quote import did_you_mean
 from treepool.view.replay import Rules
 
+#: What a set of rules may leave out: what is above the nodes, and that jobs are ended for others.
+_SWITCHES = ("fabric", "preemption")
+
 #: The options that a set of rules may have: those of the module that apply to a replay.
-_OPTIONS = (*options.OF_QUEUE, *options.OF_POOL, "fabric")
+_OPTIONS = (*options.OF_RULE, *options.OF_POOL, *_SWITCHES)
 
 #: The same with the form of their values, for ``--help``.
-FORMS = ", ".join(f"{name}={options.OPTIONS[name].form}" for name in _OPTIONS[:-1])
+FORMS = ", ".join(f"{name}={options.OPTIONS[name].form}" for name in _OPTIONS[: -len(_SWITCHES)])
 
 #: The comma before an option; the values of some have commas, too.
 _BEFORE_NAME = re.compile(r",(?=[a-z-]*(?:=|,|\Z))")
@@ -37,15 +41,27 @@ def rules_in(text: str) -> Rules:
         if name in given:
             raise ArgumentTypeError(f"{name} is given twice in {text!r:.60}")
         given[name] = word
-    fabric = given.pop("fabric", "fabric=on")
-    if fabric not in ("fabric=on", "fabric=off"):
-        raise ArgumentTypeError(f"{fabric!r:.60}: fabric is on or off")
+    on = {}
+    for name in _SWITCHES:
+        word = given.pop(name, f"{name}=on")
+        if word not in (f"{name}=on", f"{name}=off"):
+            raise ArgumentTypeError(f"{word!r:.60}: {name} is on or off")
+        on[name] = word.endswith("=on")
     try:
         read = options.read(given.values())
     except InvalidInput as e:
         raise ArgumentTypeError(str(e)) from None
-    on, names = fabric == "fabric=on", frozenset(given)
-    return Rules(text, read.rule.policy, read.rule.depth, read.pool, on, names)
+    rule, names = read.rule, frozenset(given)
+    return Rules(text, rule.policy, rule.depth, read.pool, on["fabric"], on["preemption"], names)
+
+
+def preemptible_in(text: str) -> tuple[str, float]:
+    """A queue whose jobs are preemptible, and after how many seconds: ``standby=10m``."""
+    name, equals, time = text.partition("=")
+    try:
+        return name, duration(time) if equals else 0.0
+    except InvalidInput as e:
+        raise ArgumentTypeError(str(e)) from None
 
 
 #: Nodes to add: how many, and what they are like.

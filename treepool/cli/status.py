@@ -112,7 +112,10 @@ def _facts(arguments: Namespace) -> Iterator[Any]:
         yield {"held_back": live.held_back}
     for entry in live.windows:
         yield {"window": entry}
-    totals = {**picture.totals._asdict(), "cores_kept": status.cores_kept(live.pool)}
+    cores, gpus = live.preemptible
+    more = {"cores_preemptible": cores, "gpus_preemptible": gpus}
+    kept = {"cores_kept": status.cores_kept(live.pool)}
+    totals = {**picture.totals._asdict(), **kept, **more}
     yield {"totals": totals, "drained": live.drains, "scheduled": live.stopped is None}
 
 
@@ -138,6 +141,9 @@ def _text(arguments: Namespace) -> Iterator[Line]:
     kept = status.cores_kept(live.pool)
     if kept:
         yield f"{words.count(kept, 'free core')} kept for jobs with GPUs"
+    cores, gpus = live.preemptible
+    if cores or gpus:
+        yield f"{words.count(cores, 'core')}, {words.count(gpus, 'GPU')} in use by preemptible jobs"
     for drained in live.drains:
         yield f"drained: {drained.line}"
     whole = areas(picture)

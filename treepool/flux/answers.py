@@ -153,6 +153,7 @@ class Answers:
             "down": down,
             "options": pool.options,
             "held_back": _shown(kept.parts if kept is not None else ()),
+            "preemptible": dict(zip(("cores", "gpus"), self._source.queue.profile.yielding)),
             "rules": {
                 name: {"policy": rule.policy, "depth": rule.shown_depth}
                 for name, rule in self._source.rules.items()

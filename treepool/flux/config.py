@@ -10,7 +10,7 @@ from typing import Any, Iterable, Mapping, Optional
 
 from treepool.errors import InvalidOption, InvalidWindow
 from treepool.flux import options, toml
-from treepool.flux.options import HISTORY, TABLE, InvalidSetting, Options
+from treepool.flux.options import TABLE, InvalidSetting, Options
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
 from treepool.rfc import windows
@@ -40,8 +40,6 @@ class Configuration:
         self._handle = handle
         self._log = log
         self._arguments = tuple(arguments)
-        #: The mix of past jobs, once it is known, see history.py.
-        self.past_mix = ""
         self._conf: Mapping[str, Any] = handle.conf_get()
         self.options, self.windows = self._read(self._conf)
 
@@ -55,11 +53,6 @@ class Configuration:
             return _at(self._conf, key.split("."))
         except (KeyError, TypeError):
             return default
-
-    @property
-    def has_history(self) -> bool:
-        """Whether the mix is that of past jobs."""
-        return self.options.pool.get("mix") == HISTORY
 
     @property
     def queues(self) -> Queues:
@@ -87,7 +80,7 @@ class Configuration:
                 said = name.replace("_", "-")
                 self._log.warning(f"{said}: holds from the next reload of this module on")
         # The locality is part of what a request asks for.
-        return changed or self.queues.parents != parents
+        return changed or self.queues.parents != parents or new.preemption != old.preemption
 
     def set_options(self, pool: Pool, complete: bool) -> None:
         """Give *pool* its options; raises InvalidOption.
@@ -97,9 +90,6 @@ class Configuration:
         self._set(pool, self.options, self._conf, complete)
 
     def _set(self, pool: Pool, chosen: Options, conf: Mapping[str, Any], complete: bool) -> None:
-        if chosen.pool.get("mix") == HISTORY:  # which has only what this pool understood
-            pool.follow_options(**{**chosen.pool, "mix": self.past_mix})
-            return
         if not complete:
             pool.follow_options(**chosen.pool)
             return

@@ -34,8 +34,8 @@ def ask_hello(handle: Any) -> Any:
     return handle.rpc(_HELLO, {"partial-ok": True}, flags=FLUX_RPC_STREAMING)
 
 
-def running_jobs(handle: Any) -> Iterator[tuple[Mapping[str, Any], Value, Value]]:
-    """What the job manager tells of each job that has resources, its R, and its events.
+def running_jobs(handle: Any) -> Iterator[tuple[Mapping[str, Any], Value, Value, Value]]:
+    """What the job manager tells of each job that has resources, its R, events, and jobspec.
 
     Raises OSError if the job manager does not tell them.
     """
@@ -43,9 +43,9 @@ def running_jobs(handle: Any) -> Iterator[tuple[Mapping[str, Any], Value, Value]
     for first in range(0, len(told), _IN_FLIGHT):
         some = told[first : first + _IN_FLIGHT]
         places = [JobID(job["id"]).kvs for job in some]
-        keys = [f"{place}.{name}" for place in places for name in ("R", "eventlog")]
+        keys = [f"{place}.{name}" for place in places for name in ("R", "eventlog", "jobspec")]
         values = kvs_values(handle, keys)
-        yield from zip(some, values[::2], values[1::2])
+        yield from zip(some, values[::3], values[1::3], values[2::3])
 
 
 def _told(handle: Any) -> Iterator[Mapping[str, Any]]:

@@ -44,7 +44,9 @@ _FIRST = 5
 _ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "expiration", "annotations")
 
 #: The nodes, by id what each job holds and when it ends, and the rules of queues.
-_Told = tuple[Pool, dict[int, tuple[Held, ...]], dict[int, float], Mapping[str, Any]]
+_Told = tuple[
+    Pool, dict[int, tuple[Held, ...]], dict[int, float], Mapping[str, Any], tuple[int, int]
+]
 
 
 @attrs.frozen
@@ -58,7 +60,7 @@ class Live:
     it cannot read. ``windows`` are those that are not over. ``rules`` has the policy and the depth
     of queues, and as "" those of all others. Only sched-treepool has these three. ``stopped`` says
     why no job starts at all, None if jobs do; ``other`` which other scheduler starts them, if one
-    does.
+    does. ``preemptible`` are the cores and GPUs of jobs that may be ended for others.
     """
 
     pool: Pool
@@ -70,6 +72,7 @@ class Live:
     rules: Mapping[str, Any] = attrs.field(factory=dict)
     stopped: Optional[str] = None
     other: str = ""
+    preemptible: tuple[int, int] = (0, 0)
 
     @classmethod
     def now(cls, waiting: bool = False) -> Live:
@@ -84,7 +87,7 @@ class Live:
         asked = _asked(handle)
         jobs = sorted(listed.get_jobs(), key=lambda job: int(job["id"]))
         rules: Mapping[str, Any] = {}
-        other = ""
+        other, preemptible = "", (0, 0)
         if asked is None:
             R, scheduled = _resources(handle)
             stopped = None if scheduled else NO_SCHEDULER
@@ -93,7 +96,7 @@ class Live:
             held = _held(handle, [job["id"] for job in jobs if "t_run" in job])
             ends = {int(job["id"]): float(job.get("expiration", 0)) for job in jobs}
         else:
-            pool, held, ends, rules = asked
+            pool, held, ends, rules, preemptible = asked
             stopped = client.given_up(handle)
         unknown = {jobid for jobid in held if jobid < 0 or jobid == HELD_BACK}
         for jobid in held.keys() - unknown:
@@ -115,7 +118,8 @@ class Live:
         jobs_now = tuple(_job(job, held) for job in jobs)
         kept = short_form(held.get(HELD_BACK, ()))
         drains = drained_in(reasons, pool)
-        return cls(pool, jobs_now, drained, windows, kept, drains, rules, stopped, other)
+        more = stopped, other, preemptible
+        return cls(pool, jobs_now, drained, windows, kept, drains, rules, *more)
 
     @property
     def picture(self) -> Picture:
@@ -170,13 +174,15 @@ def _asked(handle: Any) -> Optional[_Told]:
     held: dict[int, tuple[Held, ...]] = {}
     ends: dict[int, float] = {}
     rules: Mapping[str, Any] = {}
-    pool = None
+    pool, preemptible = None, (0, 0)
     try:
         for answer in client.answers(handle, "look"):
             if pool is None:
                 pool = sent.pool_of(answer)
                 held[HELD_BACK] = sent.parts_of(answer.get("held_back", ()))
                 rules = sent.rules_of(answer)
+                told = answer.get("preemptible", {})
+                preemptible = int(told.get("cores", 0)), int(told.get("gpus", 0))
             for job in answer.get("jobs", ()):
                 jobid = -1 - len(held) if job["id"] is None else int(job["id"])
                 held[jobid] = sent.parts_of(job["parts"])
@@ -185,7 +191,7 @@ def _asked(handle: Any) -> Optional[_Told]:
         if e.errno == errno.ENOSYS:
             return None
         raise
-    return None if pool is None else (pool, held, ends, rules)
+    return None if pool is None else (pool, held, ends, rules, preemptible)
 
 
 def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Running:

@@ -107,7 +107,7 @@ class Numbers:
     def __init__(self, handle: Any) -> None:
         self.passes = Passes()
         self.steps = Steps(handle)
-        self.placed = self.refused = self.failed = 0
+        self.placed = self.refused = self.failed = self.preempted = 0
 
     def report(
         self, queue: Queue, rules: Mapping[str, Rule], deferred: int
@@ -116,7 +116,7 @@ class Numbers:
         pool = queue.pool
         queues = yield from queues_of(queue, rules)
         free = yield from free_of(pool)
-        jobs = {"placed": self.placed, "refused": self.refused, "failed": self.failed}
+        jobs = {name: getattr(self, name) for name in ("placed", "refused", "failed", "preempted")}
         return {
             "pending_jobs": len(queue.jobs) + deferred,
             "running_jobs": sum(jobid != HELD_BACK for jobid, _ in pool.job_end_times()),

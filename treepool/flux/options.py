@@ -12,15 +12,13 @@ from typing import Callable, Container, Iterable, Mapping, NoReturn, Union
 import attrs
 
 from treepool.errors import InvalidOption
+from treepool.flux.preemption import ATTRIBUTE, Preemption, duration
 from treepool.placement.options import OPTIONS as POOL_OPTIONS
 from treepool.placement.options import Option as PoolOption
 from treepool.placement.options import check_together
 from treepool.placement.plan.jobs import POLICIES, Rule
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
-
-#: The mix that is made from the past jobs of the instance.
-HISTORY = "history"
 
 #: The table of the configuration, and in it the table of tables for single queues.
 TABLE = "sched-treepool"
@@ -50,12 +48,14 @@ class InvalidSetting(InvalidOption):
 class Options:
     """How to run the queue: ``rule``, and the rules of the ``queues`` that have others.
 
-    ``pool`` has the pool's options. With ``discover``, a missing key is made from the topology that
-    the brokers know. flux.scheduler.Scheduler has the other options, too.
+    ``preemption`` says which jobs may be ended for which. ``pool`` has the pool's options. With
+    ``discover``, a missing key is made from the topology that the brokers know.
+    flux.scheduler.Scheduler has the other options, too.
     """
 
     rule: Rule = attrs.field(factory=Rule)
     queues: Mapping[str, Rule] = attrs.field(factory=dict)
+    preemption: Preemption = attrs.field(factory=Preemption)
     pool: dict[str, str] = attrs.field(factory=dict)
     discover: bool = True
     log_level: str = "info"
@@ -74,6 +74,9 @@ def read(
     given = _table(table, (*OPTIONS, QUEUES, "windows"), TABLE)
     tables = _table(given.pop(QUEUES, None), None, TABLE, QUEUES)
     given.pop("windows", None)  # see windows.py
+    by = given.get(PREEMPT_BY)
+    if isinstance(by, list) and all(isinstance(name, str) for name in by):
+        given[PREEMPT_BY] = ",".join(by) or NOBODY
     texts = {name: _text(value, TABLE, name) for name, value in given.items()}
     read = {name: _checked(name, text, TABLE, name) for name, text in texts.items()}
     in_table = set(given)
@@ -91,15 +94,17 @@ def read(
         except InvalidOption as e:
             raise InvalidOption(f"{name}={_plain(text)}: {e}") from None
     rule = _rule(read, Rule())
-    rules = {}
+    rules, after = {}, {}
     for queue, value in tables.items():
         if queue not in queues:
             raise InvalidSetting("this instance has no such queue", TABLE, QUEUES, queue)
         own = _table(value, OF_QUEUE, TABLE, QUEUES, queue)
         keys = {name: (TABLE, QUEUES, queue, name) for name in own}
-        rules[queue] = _rule(
-            {n: _checked(n, _text(v, *keys[n]), *keys[n]) for n, v in own.items()}, rule
-        )
+        checked = {n: _checked(n, _text(v, *keys[n]), *keys[n]) for n, v in own.items()}
+        if ATTRIBUTE in checked:
+            after[queue] = float(checked[ATTRIBUTE])
+        if checked.keys() != {ATTRIBUTE}:
+            rules[queue] = _rule(checked, rule)
     depth = read.get("queue-depth", math.inf)
     pool = {OF_POOL[name]: texts[name] for name in OF_POOL if name in texts}
     try:
@@ -109,9 +114,18 @@ def read(
             if name in in_table:
                 raise InvalidSetting(str(e), TABLE, name) from None
         raise
+    by = None
+    if PREEMPT_BY in read:
+        by = frozenset(str(read[PREEMPT_BY]).split(",")) - {NOBODY}
+        for queue in sorted(by):
+            if queue not in queues:
+                raise InvalidSetting(
+                    f"this instance has no queue {_plain(queue)}", TABLE, PREEMPT_BY
+                )
     return Options(
         rule,
         rules,
+        preemption=Preemption(after, by),
         pool=pool,
         discover=read.get("discover") != "off",
         log_level=str(read.get("log-level", "info")),
@@ -147,7 +161,7 @@ def _text(value: object, *keys: str) -> str:
 
 def _checked(name: str, text: str, *keys: str) -> Union[str, float]:
     try:
-        return OPTIONS[name].read(text)
+        return duration(text) if name == ATTRIBUTE else OPTIONS[name].read(text)
     except InvalidOption as e:
         raise InvalidSetting(f"{_plain(text)}: {e}", *keys) from None
 
@@ -174,8 +188,9 @@ def _of_pool(option: PoolOption) -> _Option:
 
 
 def _mix(text: str) -> str:
-    if text != HISTORY:
-        POOL_OPTIONS["mix"].check(text)
+    if text == "history":
+        _fail("is written by hand now: `flux treepool advise --mix-from instance` prints the line")
+    POOL_OPTIONS["mix"].check(text)
     return text
 
 
@@ -196,8 +211,12 @@ OF_POOL = {
     "node-policy" if name == "policy" else name.replace("_", "-"): name for name in POOL_OPTIONS
 }
 
-#: Options that a single queue may have.
-OF_QUEUE = ("policy", "reservation-depth")
+#: The option that names the queues whose jobs may preempt others, and what it is for none.
+PREEMPT_BY, NOBODY = "preempt-by", "none"
+
+#: The options of its rule that a single queue may have, and all that it may have.
+OF_RULE = ("policy", "reservation-depth")
+OF_QUEUE = (*OF_RULE, ATTRIBUTE)
 
 _DEPTH = _Option("N|unlimited", _depth)
 
@@ -207,8 +226,9 @@ _LOG_LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "de
 OPTIONS = {
     "policy": _choice(*POLICIES),
     "reservation-depth": _DEPTH,
+    PREEMPT_BY: _Option(f"QUEUE[,...]|{NOBODY}", str),
     **{name: _of_pool(POOL_OPTIONS[own]) for name, own in OF_POOL.items()},
-    "mix": _Option(f"{POOL_OPTIONS['mix'].form}|{HISTORY}", _mix),
+    "mix": _Option(POOL_OPTIONS["mix"].form, _mix),
     "discover": _choice("auto", "off"),
     "queue-depth": _DEPTH,
     "log-level": _choice(*_LOG_LEVELS, form="LEVEL"),

@@ -1,7 +1,7 @@
 """Which past jobs of an instance count (the latest that started), how many, what each asked for.
 
 The list of jobs tells which they are, and job-info what each asked for, which guests may read of
-their own jobs alone. The option ``mix = "history"`` is made from it (history.py).
+their own jobs alone. ``treepool advise --mix-from instance`` is made from it.
 """
 
 from __future__ import annotations

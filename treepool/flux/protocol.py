@@ -148,7 +148,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
             raise Unusable(EINVAL, str(e)) from None
 
     def _sched_hello(self) -> None:  # no hook: flux-core's ends at an R that is no JSON
-        for told, R, events in running_jobs(self.handle):
+        for told, R, events, jobspec in running_jobs(self.handle):
             jobid = told["id"]
             name = JobID(jobid).f58
             self.users[jobid] = told["userid"]
@@ -158,6 +158,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
                 self.log.error(f"hello: {name}: its R cannot be read: {e}")
                 self.doubt(jobid)
                 continue
+            self.taking_over(jobid, jobspec, events)
             try:
                 self.hello(jobid, told["priority"], told["userid"], told["t_submit"], has)
             except PoolConflict as e:

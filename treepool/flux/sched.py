@@ -12,18 +12,18 @@ from errno import EINVAL
 from typing import Any, Generator, Iterator, Mapping, Optional
 
 from flux.brokermod import request_handler
-from flux.job import JobID
+from flux.job import JobID, job_raise_async
 
 from treepool import __version__
 from treepool.errors import InvalidOption, InvalidWindow, PoolConflict
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.attached import Attached
-from treepool.flux.callbacks import answered, payload_of, report
+from treepool.flux.callbacks import answered, payload_of, report, then
 from treepool.flux.config import Configuration, refusal
 from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
-from treepool.flux.history import History
+from treepool.flux.hello import Value
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool
@@ -48,6 +48,9 @@ _CANCELS = 5.0
 
 #: Seconds of passes between two lots of new priorities, so that who changes his stops nobody.
 _CHANGES = 0.25
+
+#: Jobs that a job is told it preempts, by name.
+_MOST_NAMED = 8
 
 #: Seconds between two looks at the clock while jobs wait: it may be set, or a machine suspended.
 _LOOK = 5.0
@@ -105,7 +108,6 @@ class TreepoolScheduler(Protocol):
         self.queue = Queue(pool, self, time.time, options.rule, options.queues)
         self._numbers = Numbers(h)
         self._topology = Topology(h, log, pool, discovers, self._on_topology)
-        self._history = History(h, log, runner, pool, self._on_history)
         self._windows = Windows(
             h,
             log,
@@ -161,7 +163,6 @@ class TreepoolScheduler(Protocol):
         if meaning_changed:
             self._submissions.judge_again()
         self._windows.configure(self._configuration.windows)
-        self._read_history()
         self.handle.respond(msg, None)
         self.start_schedule()
 
@@ -174,6 +175,13 @@ class TreepoolScheduler(Protocol):
             self.queue_depth = self.options.queue_depth
 
     # -- jobs that are already running
+
+    def taking_over(self, jobid: int, jobspec: Value, events: Value) -> None:
+        """A job is about to be taken over; whether it may be preempted is in what the KVS has."""
+        if not isinstance(jobspec, OSError) and not isinstance(events, OSError):
+            lineage = self._configuration.queues.lineage
+            of_running = self.options.preemption.of_running
+            self.queue.runs(jobid, *of_running(jobspec, events, lineage))
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
         """Take over a job that holds *R*, a ResourceSet; raises PoolConflict if the pool cannot."""
@@ -198,7 +206,6 @@ class TreepoolScheduler(Protocol):
         """The job manager knows that this scheduler is ready."""
         self._held_back.ask()
         self._garbage = Garbage()
-        self._read_history()
 
     # -- what changes the queue and the pool
 
@@ -262,24 +269,10 @@ class TreepoolScheduler(Protocol):
                 self._configuration.set_options(self.pool, True)
             except InvalidOption as e:
                 self.log.error(str(e))
-        if not self._history.begun:
-            self._read_history()
         if localities_changed:
             self._submissions.judge_again()
         self._submissions.release()
         self.start_schedule()
-
-    def _read_history(self) -> None:
-        """Read the past jobs, if their mix is wanted, and the nodes are known for which it is."""
-        if self._configuration.has_history and self._topology.awaited is None:
-            self._history.read()
-
-    def _on_history(self, mix: str) -> None:
-        """Use the *mix* of past jobs."""
-        self._configuration.past_mix = mix
-        if self._configuration.has_history:
-            self._configuration.set_options(self.pool, True)
-            self.start_schedule()
 
     # -- starting jobs
 
@@ -336,10 +329,24 @@ class TreepoolScheduler(Protocol):
         passed = self.queue.passed(job)
         if passed is not None:
             annotations["backfill"] = JobID(passed.jobid).f58
-        request = self._submissions[job.jobid].request
-        request.success(AllocatedR(allocation), {"sched": annotations})
+        submission = self._submissions[job.jobid]
+        if "preempts" in submission.told:
+            annotations["preempts"] = submission.told["preempts"]
+        submission.request.success(AllocatedR(allocation), {"sched": annotations})
         self.users[job.jobid] = self._submissions.leave(job.jobid).userid
         self._numbers.placed += 1
+
+    def preempt(self, job: Waiting, victims: frozenset[int]) -> None:
+        """End *victims*, and tell them and *job* of each other."""
+        queue = self._submissions[job.jobid].queue
+        note = f"preempted by {JobID(job.jobid).f58}" + f" of queue {queue}" * bool(queue)
+        for victim in sorted(victims):
+            raised = job_raise_async(self.handle, victim, "preempt", 0, note)
+            then(self.handle, raised, lambda future: future.get())
+        self._numbers.preempted += len(victims)
+        names = [JobID(victim).f58 for victim in sorted(victims)[:_MOST_NAMED]]
+        more = ["..."] * (len(victims) > _MOST_NAMED)
+        self._submissions[job.jobid].tell({"preempts": ",".join(names + more)})
 
     def refused(self, job: Waiting, reason: str) -> None:
         """Deny a job that can never run."""
@@ -406,7 +413,7 @@ class TreepoolScheduler(Protocol):
     def waiting(self, jobid: int, priority: int, userid: int, queue: str, spec: Any) -> Waiting:
         """The job that asks for *spec* as the queue would see it; raises InvalidJobspec."""
         request = self.pool.parse_resource_request(spec)
-        return self._submissions.waiting(jobid, priority, userid, queue, request, time.time())
+        return self._submissions.waiting(jobid, priority, userid, queue, request, time.time(), spec)
 
     def windows(self) -> list[dict[str, Any]]:
         """The windows that are not over, and where each is kept."""

@@ -282,6 +282,7 @@ class Submissions:
                 submission.queue,
                 request,
                 submission.t_submit,
+                submission.jobspec,
             )
             self._queue.add(job)
         except (InvalidInput, InfeasibleRequest) as e:
@@ -358,10 +359,12 @@ class Submissions:
         queue: str,
         request: Request,
         submitted: float,
+        jobspec: object,
     ) -> Waiting:
-        """The job as the queue sees it now; *queue* is its Flux queue."""
+        """The job as the queue sees it now; *queue* is its Flux queue. Raises InvalidJobspec."""
         queues = self._configuration.queues
-        leave, line = self._windows.admitted(userid, queues.lineage(queue)), queues.line(queue)
+        admitted, line = self._windows.admitted(userid, queues.lineage(queue)), queues.line(queue)
+        terms = self._configuration.options.preemption.terms(jobspec, queues.lineage(queue))
         return self._queue.waiting(
-            jobid, priority, request, leave, line, submitted, time.time(), userid
+            jobid, priority, request, admitted, line, submitted, time.time(), userid, terms
         )

@@ -31,7 +31,19 @@ _MOST_DOMAINS, _MOST_KINDS = 64, 32
 #: Why jobs wait: the codes of reasons, and two of submissions.py. A monitor wants to see each,
 #: also if no job waits for it.
 REASONS: tuple[str, ...] = (
-    *("ahead", "in-use", "reserved", "apart", "down", "window", "wait", "search", "late", "soon"),
+    *(
+        "ahead",
+        "in-use",
+        "reserved",
+        "apart",
+        "down",
+        "window",
+        "wait",
+        "search",
+        "late",
+        "preempting",
+        "soon",
+    ),
     *(DEFERRED, UNKNOWN),
 )
 

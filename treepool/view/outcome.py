@@ -42,10 +42,15 @@ def _numbers(outcome: Outcome) -> dict[str, str]:
     waiting = {"jobs with no start told": f"{left:,}"} if outcome.starts else {}
     if outcome.unstarted is not None:
         waiting["jobs not started (interrupted)"] = f"{outcome.unstarted:,}"
+    preempted = {}
+    if outcome.preempted:
+        preempted["jobs preempted"] = f"{outcome.preempted:,}"
+        preempted["core hours lost by it"] = f"{outcome.lost / _HOUR:,.1f}"
     found = {
         "jobs run": f"{outcome.jobs:,}",
         "jobs refused": f"{outcome.nrefused:,}",
         **waiting,
+        **preempted,
         "time in all": time_shown(outcome.span),
         "until the last start": time_shown(outcome.last_start),
         "cores in use": _percent(outcome.cores_used),

@@ -12,6 +12,7 @@ _METRICS = (
     ("jobs_placed_total", "counter", "Jobs started since the module was loaded", "jobs.placed"),
     ("jobs_refused_total", "counter", "Jobs that can never run", "jobs.refused"),
     ("jobs_failed_total", "counter", "Jobs on which the scheduler failed", "jobs.failed"),
+    ("jobs_preempted_total", "counter", "Jobs that were ended for others", "jobs.preempted"),
     ("jobs_deferred", "gauge", "Jobs that wait for the topology of nodes", "jobs.deferred"),
     ("jobs_with_resources", "gauge", "Jobs that have resources", "running_jobs"),
     ("windows", "gauge", "Windows that are open or to come", "windows"),

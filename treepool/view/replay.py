@@ -22,12 +22,12 @@ import attrs
 from treepool.errors import InfeasibleRequest, InvalidInput, InvalidShape, Reason
 from treepool.placement.allocation import Allocation
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.jobs import CENTURY, FAR, Rule, Waiting, finish
+from treepool.placement.plan.jobs import CENTURY, FAR, Rule, Terms, Waiting, finish
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import admitting
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
-from treepool.rfc import jobspec
+from treepool.rfc import idset, jobspec
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.shape import parse_shape
 from treepool.view.model import OTHER
@@ -49,7 +49,8 @@ class Rules:
 
     ``policy`` is fifo, easy or conservative; ``depth`` jobs get reservations. ``pool`` has the
     options of Pool. Without ``fabric``, jobs are placed as if nothing were known of what is above
-    the nodes. In the replay of a snapshot its own options hold but for those that are ``given``.
+    the nodes; without ``preemption`` no job is ended for another. In the replay of a snapshot its
+    own options hold but for those that are ``given``.
     """
 
     name: str = ""
@@ -57,6 +58,7 @@ class Rules:
     depth: float = 1
     pool: dict[str, str] = attrs.field(factory=dict)
     fabric: bool = True
+    preemption: bool = True
     given: frozenset[str] = frozenset()
 
     def queue_rules(self, snapshot: Optional[Snapshot]) -> tuple[Rule, dict[str, Rule]]:
@@ -117,6 +119,7 @@ class Outcome:
     smallest kind of domain that an idle node could offer. ``spreads`` are those of the localities
     above the nodes. ``refused`` names jobs that the cluster could never serve, with the reasons;
     ``nrefused`` is their number. ``cluster`` is a name for the cluster, if there are several.
+    ``preempted`` jobs were ended for others, which had run for ``lost`` core seconds.
     ``starts`` has the jobs that waited in a snapshot. A replay that was stopped has numbers up to
     then, ``span`` and the means too, and ``unstarted`` jobs; they are None otherwise.
     """
@@ -139,6 +142,8 @@ class Outcome:
     curve: tuple[Point, ...]
     starts: tuple[StartTime, ...] = ()
     cluster: str = ""
+    preempted: int = 0
+    lost: float = 0.0
     unstarted: Optional[int] = None
 
 
@@ -205,6 +210,9 @@ class _Run:
         self.refusals: list[tuple[TraceJob, str]] = []
         self.nrefused = 0
         self.ran = 0
+        self.preempted, self.lost = 0, 0.0
+        #: When each running job started.
+        self.since: dict[int, float] = {}
         self._requests: dict[tuple[str, str], Request] = {}
         #: Of a snapshot: its jobs by the place of each in it, and when each started.
         self.waited: dict[str, Pending] = {}
@@ -253,8 +261,8 @@ class _Run:
             self.tally.advance(time)
             while self.running and self.running[0][0] <= time:
                 number = heapq.heappop(self.running)[1]
-                self.pool.free(number)
-                self.tally.end(self.held.pop(number))
+                if number in self.held:  # otherwise it was preempted
+                    self._end(number)
             while submitted < total and self._arrival(submitted) <= time:
                 self._submit(submitted + 1, self.jobs[submitted])
                 submitted += 1
@@ -263,8 +271,14 @@ class _Run:
             yield self._progress()
 
     def _progress(self) -> Progress:
-        over = max(0, self.ran - len(self.running) + self.nrefused)
+        over = max(0, self.ran - len(self.held) + self.nrefused)
         return Progress(over, len(self.jobs), self.began + self.now)
+
+    def _end(self, number: int) -> None:
+        """A running job ends."""
+        self.pool.free(number)
+        self.tally.end(self.held.pop(number))
+        self.since.pop(number, None)
 
     def _arrival(self, number: int) -> float:
         """When a job is submitted; one of a snapshot is there from the beginning."""
@@ -295,6 +309,8 @@ class _Run:
             spreads=tuple(_spread(name, sorted(v)) for name, v in tally.spreads.items()),
             curve=tuple(tally.curve.points()),
             starts=tuple(self.starts.values()),
+            preempted=self.preempted,
+            lost=self.lost,
             unstarted=len(self.jobs) - self.ran - self.nrefused if partial else None,
         )
 
@@ -309,8 +325,10 @@ class _Run:
             return
         limited = attrs.evolve(request, duration=traced.limit)
         submitted = traced.submit - self.began
+        after = traced.preemptible_after if self.rules.preemption else math.inf
         new = self.queue.waiting(
-            number, traced.priority, limited, frozenset(), traced.queue, submitted, self.now
+            *(number, traced.priority, limited, frozenset(), traced.queue, submitted, self.now),
+            terms=Terms(after, after == math.inf),
         )
         if self.snapshot is not None:
             new = self._waiting(number, self.snapshot, limited, submitted)
@@ -323,9 +341,9 @@ class _Run:
         """A job of *snapshot* as the queue sees it."""
         traced = self.jobs[number - 1]
         user, queues = snapshot.owner_of(self.waited[traced.place])
-        leave = admitting(self.windows, user, queues)
+        admitted = admitting(self.windows, user, queues)
         return self.queue.waiting(
-            number, traced.priority, request, leave, queues[0], submitted, self.now, user
+            number, traced.priority, request, admitted, queues[0], submitted, self.now, user
         )
 
     def _request(self, traced: TraceJob) -> Request:
@@ -383,10 +401,19 @@ class _Run:
         ask = settled(self.pool.situation, request, allocation.parts)
         self.tally.start(self.now, wait, ask, allocation.parts)
         self.held[job.jobid] = allocation.parts
+        self.since[job.jobid] = self.now
         if self.snapshot is not None:
             self.starts[traced.name] = StartTime(traced.name, self.began + self.now, self.now)
         if self.watch is not None:
             self.watch(traced, self.began + self.now, allocation)
+
+    def preempt(self, job: Waiting, victims: frozenset[int]) -> None:
+        """End *victims* at once."""
+        for number in victims:
+            cores = sum(idset.size(r) * idset.size(c) for r, c, _ in self.held[number])
+            self.lost += cores * (self.now - self.since[number])
+            self.preempted += 1
+            heapq.heappush(self.running, (self.now, number))
 
     def refused(self, job: Waiting, reason: str) -> None:
         """Count *job* among those that the cluster cannot serve."""

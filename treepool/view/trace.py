@@ -24,6 +24,7 @@ view/swf.py those in Standard Workload Format.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from io import StringIO
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
@@ -78,6 +79,7 @@ class TraceJob:
     queue: str = ""
     priority: int = 0
     account: str = ""
+    preemptible_after: float = math.inf
 
     @property
     def runs(self) -> float:
@@ -96,6 +98,8 @@ class TraceJob:
             found["locality"] = self.locality
         if self.options:
             found["options"] = dict(self.options)
+        if self.preemptible_after < math.inf:
+            found["preemptible_after"] = self.preemptible_after
         for name in ("queue", "priority", "account"):
             if getattr(self, name):
                 found[name] = getattr(self, name)
@@ -256,6 +260,7 @@ def _job(place: str, value: object) -> Union[TraceJob, str]:
         "queue": short,
         "priority": lambda v, at: findings.integer(v, at, 0, MAX_PRIORITY),
         "account": short,
+        "preemptible_after": lambda v, at: findings.number(v, at, 0, MAX_DURATION),
     }
     found = findings.members(value, "", readers, ("submit", "duration", "shape"), closed=True)
     for problem in findings.problems()[:1]:

@@ -365,7 +365,7 @@ class History:
                 if not holders & set(queue.reservations):
                     continue
                 for jobid in holders & set(queue.reservations):
-                    if holders - {jobid} <= queue.reservations[jobid].job.job_class.leave:
+                    if holders - {jobid} <= queue.reservations[jobid].job.job_class.admitted:
                         break
                 else:
                     end = min(one.end, other.end)

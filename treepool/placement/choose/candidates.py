@@ -176,14 +176,14 @@ class Candidates:
         first = self.best()
         if first is None:
             return
-        spare, lowest = self.index.spare, 0
-        if not spare:  # most requests need no other node, and no copy of the heap
+        deferred, lowest = self.index.deferred, 0
+        if not deferred:  # most requests need no other node, and no copy of the heap
             lowest = 1 << first.rank
             yield {(first.state, 0): lowest}
         heap, equals, order = self._heap.copy(), Equals(), first.order
         while heap:
             if equals and heap[0].order > order:
-                yield from _spared(equals, spare)
+                yield from _deferred_last(equals, deferred)
                 equals = Equals()
             entry = heapq.heappop(heap)
             state, segment, order = entry.state, entry.segment, entry.order
@@ -202,7 +202,7 @@ class Candidates:
                 ranks ^= lowest
             if ranks:
                 equals[state, segment] = ranks
-        yield from _spared(equals, spare)
+        yield from _deferred_last(equals, deferred)
 
     def too_few(self, wanted: int) -> bool:
         """True if all states that may serve the ask have fewer than *wanted* ranks together.
@@ -262,9 +262,9 @@ class Candidates:
             yield from assess(state, self.ask).steps[each - 1].prepare()
 
 
-def _spared(equals: Equals, spare: int) -> Iterator[Equals]:
-    """*equals*, of which those that are to be spared come last."""
-    for among in (~spare, spare) if spare else (idset.EVERY,):
+def _deferred_last(equals: Equals, deferred: int) -> Iterator[Equals]:
+    """*equals*, of which the deferred ones come last."""
+    for among in (~deferred, deferred) if deferred else (idset.EVERY,):
         some = {place: ranks & among for place, ranks in equals.items() if ranks & among}
         if some:
             yield some

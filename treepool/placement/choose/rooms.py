@@ -86,13 +86,13 @@ class Order(NamedTuple):
     """A place in the order of the domains that can host something: *best fit*.
 
     Domains in which all of it is local come first, then those with the fewest free cores, the
-    fewest free GPUs, the fewest ranks that are to be spared, and the lowest rank.
+    fewest free GPUs, the fewest deferred ranks, and the lowest rank.
     """
 
     remote: bool
     cores: int
     gpus: int
-    spared: int
+    deferred: int
     lowest: int
     domain: int
 
@@ -108,8 +108,8 @@ class Rooms(Known[Room]):
     def order(self, domain: int, wanted: int) -> Order:
         """The place of *domain* in the order of those that can host it *wanted* times."""
         _, local, cores, gpus = self(domain)
-        spared = self.census.spared.get(domain, 0) if self.census.spare else 0
-        return Order(local < wanted, cores, gpus, spared, self.fabric.lowest[domain], domain)
+        deferred = self.census.deferred_in.get(domain, 0) if self.census.deferred else 0
+        return Order(local < wanted, cores, gpus, deferred, self.fabric.lowest[domain], domain)
 
     def smallest(self, wanted: int, around: int = ROOT) -> int:
         """The smallest domain in *around* that can host it *wanted* times, the first in order.

@@ -23,16 +23,17 @@ class Census:
 
     ``held`` has the number of ranks in each state by leaf, and ``idle`` the number of idle nodes by
     domain. ``versions`` has a number for each domain that grows with every change in it. The ranks
-    in ``spare`` come last among equal ones.
+    in ``deferred`` come last among equal ones.
     """
 
     __slots__ = (
-        "fabric", "spare", "_spared", "held", "idle", "versions", "_by_idle", "_seen", "_first"
+        "fabric", "deferred", "_deferred_in", "held", "idle", "versions", "_by_idle", "_seen",
+        "_first",
     )  # fmt: skip
 
-    def __init__(self, fabric: Fabric, spare: int) -> None:
-        self.fabric, self.spare = fabric, spare
-        self._spared: Optional[dict[int, int]] = None
+    def __init__(self, fabric: Fabric, deferred: int) -> None:
+        self.fabric, self.deferred = fabric, deferred
+        self._deferred_in: Optional[dict[int, int]] = None
         self.held: list[dict[NodeState, int]] = [{} for _ in range(len(fabric))]
         self.idle = [0] * len(fabric)
         self.versions = [0] * len(fabric)
@@ -47,7 +48,7 @@ class Census:
     def copy(self) -> Census:
         """An independent copy, for a copy of the index that has the same log."""
         new = object.__new__(Census)
-        new.fabric, new.spare, new._spared = self.fabric, self.spare, None
+        new.fabric, new.deferred, new._deferred_in = self.fabric, self.deferred, None
         new._seen, new._first = self._seen, self._first
         new.held = self.held.copy()
         new.idle, new.versions = self.idle.copy(), self.versions.copy()
@@ -117,16 +118,16 @@ class Census:
             insort(order, (number + more, place))
 
     @property
-    def spared(self) -> dict[int, int]:
-        """How many ranks of each domain are to be spared."""
-        if self._spared is None:
-            self._spared = {}
+    def deferred_in(self) -> dict[int, int]:
+        """How many ranks of each domain are deferred."""
+        if self._deferred_in is None:
+            self._deferred_in = {}
             homes = self.fabric.homes  # none, or several, in a family of properties
-            leaves = Counter(leaf for rank in idset.iterate(self.spare) for leaf in homes[rank])
+            leaves = Counter(leaf for rank in idset.iterate(self.deferred) for leaf in homes[rank])
             for leaf, number in leaves.items():
                 for domain in self.fabric.paths[leaf]:
-                    self._spared[domain] = self._spared.get(domain, 0) + number
-        return self._spared
+                    self._deferred_in[domain] = self._deferred_in.get(domain, 0) + number
+        return self._deferred_in
 
     def first(self, among: int, domain: int) -> int:
         """The first rank of *among* (bitmask) on the way down from *domain* into the domain with
@@ -147,5 +148,5 @@ class Census:
                     return rank
             return -1
 
-        found = first(domain, among & ~self.spare)
-        return first(domain, among) if found < 0 and self.spare else found
+        found = first(domain, among & ~self.deferred)
+        return first(domain, among) if found < 0 and self.deferred else found

@@ -35,14 +35,14 @@ class NodeIndex:
     of 100,000 nodes is copied in a microsecond.
     """
 
-    __slots__ = ("state_of", "up", "buckets", "spare", "log", "log_start", "_censuses")
+    __slots__ = ("state_of", "up", "buckets", "deferred", "log", "log_start", "_censuses")
 
     def __init__(self, state_of: list[Optional[NodeState]], up: int) -> None:
         self.state_of = state_of
         self.up = up
         self.buckets: dict[NodeState, int] = {}
         #: Ranks (bitmask) that come last among those that are equal otherwise.
-        self.spare = 0
+        self.deferred = 0
         #: What changed, in order; entries before log_start are dropped.
         self.log: list[Moved] = []
         self.log_start = 0
@@ -53,19 +53,19 @@ class NodeIndex:
         """An independent copy, in O(states) and one copy of the list of ranks."""
         new = NodeIndex([], 0)
         new.state_of = self.state_of.copy()
-        new.up, new.spare = self.up, self.spare
+        new.up, new.deferred = self.up, self.deferred
         new.buckets = self.buckets.copy()
         new.log_start = self.log_start + len(self.log)
         for fabric in list(self._censuses):
             new._censuses[fabric] = self.census(fabric).copy()
         return new
 
-    def sparing(self, ranks: int) -> NodeIndex:
+    def deferring(self, ranks: int) -> NodeIndex:
         """A copy in which *ranks* (bitmask) come last among those that are equal otherwise."""
         new = self.copy()
-        new.spare = ranks
+        new.deferred = ranks
         for census in new._censuses.values():
-            census.spare = ranks
+            census.deferred = ranks
         return new
 
     def census(self, fabric: Fabric) -> Census:
@@ -80,7 +80,7 @@ class NodeIndex:
             yield most or 0
 
     def _follow(self, fabric: Fabric, most: Optional[int]) -> bool:
-        found = self._censuses.pop(fabric, None) or Census(fabric, self.spare)
+        found = self._censuses.pop(fabric, None) or Census(fabric, self.deferred)
         more = found.follow(self, most)  # if that fails, it is not kept
         if len(self._censuses) >= MAX_CENSUSES:
             del self._censuses[next(iter(self._censuses))]  # the one not used for longest

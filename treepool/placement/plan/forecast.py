@@ -76,14 +76,14 @@ class Forecast:
 
         Returns its start; None if it cannot be planned.
         """
-        first = yield from earliest_start(self._views, job, job.job_class.leave, begin)
+        first = yield from earliest_start(self._views, job, job.sight, begin)
         if first is None:
             return None
         self._hold(job, first.time, parts_of(first.selection))
         return first.time
 
     def _hold(self, job: Waiting, start: float, parts: tuple[Held, ...]) -> None:
-        self._profile.hold(job.jobid, start, start + job.length, parts, True)
+        self._profile.hold(job.jobid, start, start + job.length, parts, True, job.job_class.terms)
 
     def remove(self, jobid: int) -> None:
         """Forget a job that was added."""

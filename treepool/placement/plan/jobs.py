@@ -65,19 +65,45 @@ class Lack(NamedTuple):
         return self._replace(units=self.units - gained) if gained < self.units else None
 
 
+class Terms(NamedTuple):
+    """Who may end whom: a job may be ended once it has run for ``after`` seconds (RFC 14,
+    preemptible-after; infinity: never), for a job that ``preempts`` and would wait otherwise."""
+
+    after: float = math.inf
+    preempts: bool = False
+
+
+#: A job that nobody may end, and that ends nobody.
+NO_TERMS = Terms()
+
+
+class Sight(NamedTuple):
+    """What a job sees of the holdings of others.
+
+    Holders in ``without`` have nothing. If it ``preempts``, preemptible jobs hold only until they
+    may be ended. What is planned for jobs that preempt does not count in the last seconds of its
+    time, as many as ``tail``, in which it may be ended itself.
+    """
+
+    without: frozenset[Holder] = frozenset()
+    preempts: bool = False
+    tail: float = 0.0
+
+
 @attrs.define(eq=False)
 class JobClass:
     """Waiting jobs that differ only in their length, and what is known of all of them.
 
-    ``request`` has no duration. The jobs may use the nodes of the windows in ``leave``. ``relaxed``
-    is what they ask for once they have waited long enough; None if that is ``request``. ``hard``
-    requests need a search: they are tried after all others.
+    ``request`` has no duration. The windows in ``admitted`` let them use their nodes. ``relaxed``
+    is what they ask for once they have waited long enough; None if that is ``request``. Classes
+    that are ``searched`` need a search for a place: they are tried after all others.
     """
 
     request: Request
-    leave: frozenset[Holder] = frozenset()
+    admitted: frozenset[Holder] = frozenset()
     relaxed: Optional[Request] = None
-    hard: bool = False
+    searched: bool = False
+    terms: Terms = NO_TERMS
     #: The number of jobs that wait.
     njobs: int = 0
     #: Whether the nodes that are up could serve the class if nothing else ran; None: not known.
@@ -126,6 +152,13 @@ class Waiting:
         return self.request.duration or CENTURY
 
     @property
+    def sight(self) -> Sight:
+        """What the job sees of what is held."""
+        own = self.job_class
+        tail = max(0.0, self.length - own.terms.after)
+        return Sight(own.admitted, own.terms.preempts, tail)
+
+    @property
     def relaxed(self) -> Request:
         """What the job asks for after its patience has ended."""
         later = self.job_class.relaxed
@@ -141,6 +174,9 @@ class Reservation:
     end: float
     parts: tuple[Held, ...]
     nslots: int
+    #: The preemptible jobs that were told to end for it, and when.
+    victims: frozenset[int] = frozenset()
+    asked: float = 0.0
     #: The state of the profile in which the job was last tried after its start had come.
     tried: int = -1
 
@@ -150,7 +186,7 @@ class Classes:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._classes: dict[tuple[Request, frozenset[Holder], Optional[Request]], JobClass] = {}
+        self._classes: dict[_Key, JobClass] = {}
 
     def __iter__(self) -> Iterator[JobClass]:
         return iter(list(self._classes.values()))
@@ -159,14 +195,18 @@ class Classes:
         return len(self._classes)
 
     def of(
-        self, request: Request, leave: frozenset[Holder], later: Optional[Request] = None
+        self,
+        request: Request,
+        admitted: frozenset[Holder],
+        later: Optional[Request] = None,
+        terms: Terms = NO_TERMS,
     ) -> JobClass:
         """The class of a job that asks for *request*, and for *later* once it has waited."""
         plain = at_length(request, 0.0)
-        known = self._classes.get((plain, leave, later))
-        return known or JobClass(plain, leave, later, self._is_hard(plain))
+        known = self._classes.get((plain, admitted, later, terms))
+        return known or JobClass(plain, admitted, later, self._is_searched(plain), terms)
 
-    def _is_hard(self, request: Request) -> bool:
+    def _is_searched(self, request: Request) -> bool:
         """Whether *request* needs a search on some node, or for its counts."""
         required = request.ask.locality == "required" and bool(request.growing)
         return required or is_searched(request.ask, self._pool.inventory)
@@ -176,31 +216,33 @@ class Classes:
         jobid: int,
         priority: int,
         request: Request,
-        leave: frozenset[Holder],
+        admitted: frozenset[Holder],
         queue: str,
         submitted: float,
         now: float,
         user: int = 0,
+        terms: Terms = NO_TERMS,
     ) -> Waiting:
         """A job as it is *now*: strict while its patience lasts, relaxed afterwards."""
         last = relaxed(request)
         if now < submitted + request.wait:
             first = at_length(self._pool.strict(request), request.duration)
             if first != last:
-                own = self.of(first, leave, at_length(last, 0.0))
+                own = self.of(first, admitted, at_length(last, 0.0), terms)
                 patience = submitted + request.wait
                 return Waiting(jobid, priority, first, own, queue, patience, user)
-        return Waiting(jobid, priority, last, self.of(last, leave), queue, math.inf, user)
+        own = self.of(last, admitted, None, terms)
+        return Waiting(jobid, priority, last, own, queue, math.inf, user)
 
     def impatient(self, job: Waiting) -> Waiting:
         """*job* as it is when its patience has ended."""
-        job_class = self.of(job.relaxed, job.job_class.leave)
+        job_class = self.of(job.relaxed, job.job_class.admitted, None, job.job_class.terms)
         return attrs.evolve(job, request=job.relaxed, job_class=job_class, patience=math.inf)
 
     def acquire(self, job: Waiting) -> Waiting:
         """*job*, which waits from now on, in the one class of all jobs like it."""
         own = job.job_class
-        known = self._classes.setdefault((own.request, own.leave, own.relaxed), own)
+        known = self._classes.setdefault(_key(own), own)
         if known.njobs == 0:
             known.forget()
         known.njobs += 1
@@ -210,7 +252,15 @@ class Classes:
         """Count one waiting job less."""
         job_class.njobs -= 1
         if job_class.njobs == 0:
-            del self._classes[job_class.request, job_class.leave, job_class.relaxed]
+            del self._classes[_key(job_class)]
+
+
+#: What jobs of a class have in common.
+_Key = tuple[Request, frozenset[Holder], Optional[Request], Terms]
+
+
+def _key(own: JobClass) -> _Key:
+    return own.request, own.admitted, own.relaxed, own.terms
 
 
 def at_length(request: Request, duration: float) -> Request:

@@ -91,6 +91,8 @@ class Line:
         self._others: list[Place] = []
         self.groups: dict[JobClass, Group] = {}
         self.reserved: list[Place] = []
+        #: Those of them that wait only for jobs that they preempt.
+        self.preempting: set[int] = set()
 
     def add(self, job: Waiting) -> Group:
         """Add *job*, which has no reservation; returns its group."""
@@ -175,7 +177,7 @@ class Line:
 
     def next(self) -> Optional[Place]:
         """The place of the job that is next to get a reservation; None if none is to get one."""
-        if len(self.reserved) >= self.rule.reservations:
+        if len(self.reserved) - len(self.preempting) >= self.rule.reservations:
             return None
         return self._first_other()
 

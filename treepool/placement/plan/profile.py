@@ -27,7 +27,7 @@ from treepool.placement.held import (
     ranks_in,
 )
 from treepool.placement.nodes.state import Held, NodeState
-from treepool.placement.plan.jobs import CENTURY, FAR, Holder
+from treepool.placement.plan.jobs import CENTURY, FAR, NO_TERMS, Holder, Sight, Terms
 from treepool.placement.plan.supply import Supply
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -54,7 +54,9 @@ _MAX_SUPPLIES = 16
 class Holding:
     """What a holder has from ``start`` up to ``end``, on all its ``ranks`` (bitmask).
 
-    ``planned`` are reservations and windows, not running jobs. ``serial`` tells holdings apart.
+    ``planned`` are reservations and windows, not running jobs. For jobs that preempt it holds only
+    until ``yields``; it ``preempts`` itself if it is planned for such a job. ``serial`` tells
+    holdings apart.
     """
 
     start: float
@@ -62,11 +64,14 @@ class Holding:
     parts: tuple[Held, ...]
     ranks: int
     planned: bool
+    yields: float
+    preempts: bool
     serial: int
 
-    def meets(self, start: float, end: float) -> bool:
-        """Whether it holds at some time from *start* up to *end*."""
-        return self.end > start and self.start < end
+    def meets(self, start: float, end: float, sight: Sight) -> bool:
+        """Whether it holds at some time from *start* up to *end*, as *sight* sees it."""
+        until = self.yields if sight.preempts else self.end
+        return until > start and self.start < (end - sight.tail if self.preempts else end)
 
 
 class Change(NamedTuple):
@@ -152,9 +157,14 @@ class Profile:
         self._having_few = 0
         #: By block, the parts on many ranks.
         self._around: dict[int, dict[_Part, Holding]] = {}
-        self._supplies: dict[int, Supply] = {}
+        self._supplies: dict[tuple[int, bool], Supply] = {}
         self._serials = count()
         self.ends, self.starts = Times(), Times()
+        #: From when on preemptible jobs may be ended; which holdings are theirs; and of those that
+        #: run, since when they do, and that time.
+        self.yields = Times()
+        self.preemptible: dict[Holder, Holding] = {}
+        self.terms: dict[int, tuple[float, float]] = {}
         #: All changes, for views that follow them.
         self.log: Journal[Change] = Journal()
         #: Since somebody last looked: changes that made room, planned holdings that no longer hold,
@@ -170,26 +180,44 @@ class Profile:
     # -- holdings
 
     def hold(
-        self, holder: Holder, start: float, end: float, parts: tuple[Held, ...], planned: bool
+        self,
+        holder: Holder,
+        start: float,
+        end: float,
+        parts: tuple[Held, ...],
+        planned: bool,
+        terms: Terms = NO_TERMS,
     ) -> None:
-        """Let *holder*, which holds nothing yet, hold *parts* from *start* to *end*."""
-        holding = Holding(start, end, parts, ranks_in(parts), planned, next(self._serials))
+        """Let *holder*, which holds nothing yet, hold *parts* from *start* to *end*.
+
+        *terms* are those of the job for which it is planned; of a running job they are known.
+        """
+        yields = start + terms.after
+        if not planned and isinstance(holder, int) and holder in self.terms:
+            yields = self.terms[holder][1]
+        holding = Holding(
+            *(start, end, parts, ranks_in(parts), planned),
+            *(min(end, yields), planned and terms.preempts, next(self._serials)),
+        )
         self._enter(holder, holding)
         self._changed(Change(start, end, holding.ranks))
 
     def _enter(self, holder: Holder, holding: Holding) -> None:
         self.holdings[holder] = holding
         self.ends.add(holding.end, holding, holder)
+        if holding.yields < holding.end:
+            self.preemptible[holder] = holding
+            self.yields.add(holding.yields, holding, holder)
         if holding.planned:
             self.planned[holder] = holding
             self.starts.add(holding.start, holding, holder)
-        for place, (ranks, _, _) in enumerate(holding.parts):
+        for number, (ranks, _, _) in enumerate(holding.parts):
             if idset.size(ranks) > _FEW:
                 for block in _blocks(ranks):
-                    self._around.setdefault(block, {})[holder, place] = holding
+                    self._around.setdefault(block, {})[holder, number] = holding
             else:
                 for rank in idset.iterate(ranks):
-                    self._on.setdefault(rank, {})[holder, place] = holding
+                    self._on.setdefault(rank, {})[holder, number] = holding
                 self._having_few |= ranks
         for supply in self._supplies.values():
             supply.add(holder, holding)
@@ -198,17 +226,19 @@ class Profile:
         """Remove all that *holder* holds; returns where there is more room now."""
         holding = self.holdings.pop(holder)
         self.ends.remove(holding.end, holding)
+        if self.preemptible.pop(holder, None) is not None:
+            self.yields.remove(holding.yields, holding)
         if holding.planned:
             del self.planned[holder]
             self.starts.remove(holding.start, holding)
-        for place, (ranks, _, _) in enumerate(holding.parts):
+        for number, (ranks, _, _) in enumerate(holding.parts):
             if idset.size(ranks) > _FEW:
                 for block in _blocks(ranks):
-                    del self._around[block][holder, place]
+                    del self._around[block][holder, number]
             else:
                 for rank in idset.iterate(ranks):
                     here = self._on[rank]
-                    del here[holder, place]
+                    del here[holder, number]
                     if not here:
                         del self._on[rank]
                         self._having_few ^= 1 << rank
@@ -225,77 +255,124 @@ class Profile:
     # -- what is free
 
     def states(
-        self, ranks: int, start: float, end: float, leave: frozenset[Holder]
+        self, ranks: int, start: float, end: float, sight: Sight
     ) -> Iterator[tuple[NodeState, int]]:
-        """What is free on *ranks* (bitmask) throughout the time from *start* to *end*, if those in
-        *leave* hold nothing: states, each with its ranks; nothing for ranks that the pool lacks."""
+        """What is free on *ranks* (bitmask) all the time from *start* to *end*, as *sight* sees it:
+        states with their ranks; nothing for ranks that the pool lacks."""
         idle, less = self.pool.inventory.idle_index, self.pool.inventory.states.less
-        for (cores, gpus), those in self._taken(ranks, start, end, leave).items():
+        for (cores, gpus), those in self._taken(ranks, start, end, sight).items():
             for state, here in idle.states(those):
                 yield less(state, cores, gpus), here
 
     def _taken(
-        self, ranks: int, start: float, end: float, leave: frozenset[Holder]
+        self, ranks: int, start: float, end: float, sight: Sight
     ) -> dict[tuple[int, int], int]:
         """The ranks on which these cores and GPUs are held at some time from *start* to *end*."""
         wide: dict[_Part, Holding] = {}
         for block in _blocks(ranks):
             wide.update(self._around.get(block, _NONE))
         parts, on_rank = [(ranks, 0, 0)], ByRank()
-        for having, cores, gpus in self._meeting(wide, start, end, leave):
+        for having, cores, gpus in self._meeting(wide, start, end, sight):
             here = having & ranks
             if idset.size(here) > len(parts):  # what each of these costs grows with their number
                 parts.append((here, cores, gpus))
             else:
                 add_held(on_rank, ((here, cores, gpus),))
+        without, preempts, tail = sight
         for rank in idset.iterate(ranks & self._having_few):
-            for _, cores, gpus in self._meeting(self._on[rank], start, end, leave):
-                before = on_rank.get(rank, (0, 0))
-                on_rank[rank] = before[0] | cores, before[1] | gpus
+            cores, gpus = on_rank.get(rank, (0, 0))
+            for (holder, number), holding in self._on[rank].items():  # a search's innermost loop
+                until = holding.yields if preempts else holding.end
+                before = end - tail if holding.preempts else end
+                if until > start and holding.start < before and holder not in without:
+                    _, its_cores, its_gpus = holding.parts[number]
+                    cores |= its_cores
+                    gpus |= its_gpus
+            on_rank[rank] = cores, gpus
         return by_resources(chain(parts, alike(on_rank)))
 
     def _meeting(
-        self, some: dict[_Part, Holding], start: float, end: float, leave: frozenset[Holder]
+        self, some: dict[_Part, Holding], start: float, end: float, sight: Sight
     ) -> Iterator[Held]:
         """The parts of *some* that are held at some time from *start* to *end*."""
-        for (holder, place), holding in some.items():
-            if holding.meets(start, end) and holder not in leave:
-                yield holding.parts[place]
+        for (holder, number), holding in some.items():
+            if holding.meets(start, end, sight) and holder not in sight.without:
+                yield holding.parts[number]
 
-    def supply(self, within: int) -> Supply:
+    def supply(self, within: int, preempts: bool) -> Supply:
         """How much is free over time on the ranks *within* (bitmask) that are up, or on all ranks
-        if there are many such sets: it is never more on some of them."""
-        if within not in self._supplies and len(self._supplies) >= _MAX_SUPPLIES:
+        if there are many such sets: it is never more on some of them. For a job that *preempts*
+        there is more as soon as there are preemptible jobs."""
+        preempts = preempts and bool(self.preemptible)
+        if (within, preempts) not in self._supplies and len(self._supplies) >= _MAX_SUPPLIES:
             within = idset.EVERY
-        found = self._supplies.get(within)
+        found = self._supplies.get((within, preempts))
         if found is None:
-            found = Supply(self.pool.inventory, within & self.pool.up, self.holdings)
-            self._supplies[within] = found
+            found = Supply(self.pool.inventory, within & self.pool.up, self.holdings, preempts)
+            self._supplies[within, preempts] = found
         return found
 
-    def differ(self, starts: tuple[float, float], ends: tuple[float, float]) -> int:
+    def differ(
+        self, starts: tuple[float, float], ends: tuple[float, float], sights: tuple[Sight, Sight]
+    ) -> int:
         """The ranks (bitmask) on which something ends between two *starts* of a time, or is planned
-        to begin between two *ends* of it."""
+        to begin between two *ends* of it, or of which two *sights* may see something else."""
         ending = self.ends.holders(*map(self.ends.upto, starts))
-        beginning = self.starts.holders(*map(self.starts.before, ends))
-        return self.ranks_of(ending) | self.ranks_of(beginning)
+        yielding = self.yields.holders(*map(self.yields.upto, starts))
+        ranks = self.ranks_of(ending) | self.ranks_of(yielding)
+        for early, late in {ends, tuple(e - sight.tail for e, sight in zip(ends, sights))}:
+            times = self.starts.before(early), self.starts.before(late)
+            ranks |= self.ranks_of(self.starts.holders(*times))
+        old, new = sights
+        if old.without != new.without:
+            ranks |= self.ranks_of(old.without ^ new.without)
+        if old.preempts != new.preempts:
+            ranks |= self.ranks_of(self.preemptible)
+        return ranks
 
     def ranks_of(self, holders: Iterable[Holder]) -> int:
         """All ranks (bitmask) of *holders*, if they hold anything."""
         return idset.union(self.holdings[h].ranks for h in holders if h in self.holdings)
 
     def in_the_way(
-        self, start: float, end: float, parts: Iterable[Held], leave: frozenset[Holder]
+        self, start: float, end: float, parts: Iterable[Held], sight: Sight
     ) -> set[Holder]:
-        """The planned holders, but those in *leave*, that need some of *parts* in this time."""
+        """The planned holders that need some of *parts* in this time, as *sight* sees them."""
         wanted = list(parts)
         ranks = ranks_in(wanted)
         return {
             holder
             for holder, holding in self.planned.items()
-            if holding.ranks & ranks and holding.meets(start, end) and holder not in leave
-            if _share(wanted, holding.parts)
+            if holding.ranks & ranks and holding.meets(start, end, sight)
+            if holder not in sight.without and _share(wanted, holding.parts)
         }
+
+    @property
+    def yielding(self) -> tuple[int, int]:
+        """The cores and GPUs that preemptible jobs have which run."""
+        sizes = [self.size(job) for job in self.terms if job in self.preemptible]
+        return sum(cores for cores, _ in sizes), sum(gpus for _, gpus in sizes)
+
+    def size(self, holder: Holder) -> tuple[int, int]:
+        """The cores and GPUs that a holder has."""
+        cores = gpus = 0
+        for ranks, its_cores, its_gpus in self.holdings[holder].parts:
+            cores += idset.size(ranks) * idset.size(its_cores)
+            gpus += idset.size(ranks) * idset.size(its_gpus)
+        return cores, gpus
+
+    def share(self, holder: Holder) -> float:
+        """How much of the pool a holder has: of all cores, or of all GPUs, which is more."""
+        all_cores = all_gpus = 0
+        for node_type, ranks in self.pool.inventory.node_types.items():
+            all_cores += node_type.root.ncores * idset.size(ranks)
+            all_gpus += idset.size(node_type.root.gpus) * idset.size(ranks)
+        cores, gpus = self.size(holder)
+        return max(cores / max(1, all_cores), gpus / max(1, all_gpus))
+
+    def sharing(self, jobs: Iterable[int], parts: tuple[Held, ...]) -> list[int]:
+        """Those of *jobs* that hold some of *parts*."""
+        return [job for job in jobs if _share(parts, self.holdings[job].parts)]
 
     # -- following the pool
 
@@ -343,6 +420,7 @@ class Profile:
             self.broken.append(jobid)
             old = None
         if job is None:
+            self.terms.pop(jobid, None)
             if old is not None:
                 self.gains.append(self.drop(jobid))
             return
@@ -360,7 +438,8 @@ class Profile:
             if end < old.end or old.parts != job.parts:
                 self.gains.append(change)
         self.hold(jobid, PRESENT, end, job.parts, False)
-        self.broken.extend(self.in_the_way(PRESENT, end, job.parts, frozenset()))
+        tail = end - self.holdings[jobid].yields
+        self.broken.extend(self.in_the_way(PRESENT, end, job.parts, Sight(tail=tail)))
 
     def _follow_ranks(self, ranks: int, now: float) -> None:
         """Follow *ranks* (bitmask) that may have gone up or down."""
@@ -394,7 +473,7 @@ def _blocks(ranks: int) -> Iterator[int]:
     return (block for block, word in enumerate(data) if word)
 
 
-#: A part of a holding: the holder, and its place in ``parts``.
+#: A part of a holding: the holder, and its number in ``parts``.
 _Part = tuple[Holder, int]
 
 _NONE: dict[_Part, Holding] = {}

@@ -1,9 +1,10 @@
 """The queue: in which order jobs start, which are backfilled, and which nobody can serve any more.
 
 A *pass* looks at what may have become possible: jobs whose reservation has come, then jobs in the
-order of the queue (*backfill*: those that fit now without touching a reservation), then hard jobs,
-and last, every few seconds, all reservations, which may move to earlier starts (*compression*).
-Events say what to look at; everything else was looked at before, and nothing has changed for it.
+order of the queue (*backfill*: those that fit now without touching a reservation), then jobs that
+need a search, and last, every few seconds, all reservations, which may move to earlier starts
+(*compression*). Events say what to look at; everything else was looked at before, and nothing has
+changed for it.
 
 ``run`` makes passes in small steps. What is done in one step is complete: events may come between
 any two, and the profile is true after each. Work on one job may take several steps. It is dropped
@@ -36,6 +37,7 @@ from treepool.placement.plan.jobs import (
     Place,
     Reservation,
     Rule,
+    Sight,
     Waiting,
 )
 from treepool.placement.plan.line import Group, Line, Source
@@ -54,6 +56,9 @@ SWEEP, _PAUSE = 5.0, 9
 #: that has one; or neither.
 RESERVED, BACKFILLED, IMMEDIATE = "reserved", "backfilled", "immediate"
 
+#: Of the jobs that are to end for another, so many are looked at whether they can stay.
+_MOST_KEPT = 64
+
 #: No time: it begins after it ends.
 _NEVER = math.inf, -math.inf
 
@@ -69,6 +74,9 @@ class Launcher(Protocol):
 
         If this raises, the queue frees the allocation.
         """
+
+    def preempt(self, job: Waiting, victims: frozenset[int]) -> None:
+        """The jobs *victims*, which are preemptible, are to end: *job* starts when they have."""
 
     def refused(self, job: Waiting, reason: str) -> None:
         """*job* can never run, because of *reason*."""
@@ -110,8 +118,8 @@ class Queue:
         self._serial = count()
         #: Sources to be offered; and whether the nodes that were up could not serve them before.
         self._anew: dict[Source, bool] = {}
-        #: The same for hard jobs; and the work that was done for those of each user.
-        self._hard: dict[Source, None] = {}
+        #: The same for jobs that need a search; and the work that was done for those of each user.
+        self._searched: dict[Source, None] = {}
         self._spent: dict[int, int] = {}
         #: Reservations to give up; jobs that come ahead of others with a reservation.
         self._void: dict[int, None] = {}
@@ -223,6 +231,12 @@ class Queue:
         if self._job is old:
             self._work = self._job = None
 
+    def runs(self, jobid: int, since: float, after: float) -> None:
+        """Take note that job *jobid*, which runs *since* a time, may be preempted *after* so many
+        seconds (infinity: never)."""
+        if after < math.inf:
+            self.profile.terms[jobid] = since, since + after
+
     def set_rules(self, default: Rule, rules: Mapping[str, Rule]) -> None:
         """Replace all rules. Reservations by rules that changed are given up."""
         self._default, self._rules = default, dict(rules)
@@ -246,10 +260,10 @@ class Queue:
                 self.windows[name] = window
                 parts = window.parts(self.pool.inventory)
                 self.profile.hold(name, window.start, window.end, parts, True)
-                inside = self.profile.in_the_way(window.start, window.end, parts, frozenset())
+                inside = self.profile.in_the_way(window.start, window.end, parts, Sight())
                 for holder in inside:
                     reservation = self.reservations.get(holder)
-                    if reservation and name not in reservation.job.job_class.leave:
+                    if reservation and name not in reservation.job.job_class.admitted:
                         self._void[reservation.job.jobid] = None
         self._window_ends = min((w.end for w in self.windows.values()), default=math.inf)
 
@@ -344,8 +358,8 @@ class Queue:
                 self._offer(source)
             if self.profile.meter.spend(1):  # most may be of jobs that have left
                 return iter((None,))
-        if self._hard:
-            return self._serve_hard()
+        if self._searched:
+            return self._serve_searched()
         if self._sweep_times == _NEVER and self._roomier != _NEVER and now >= self._next_sweep:
             self._sweep_times, self._roomier = self._roomier, _NEVER
             places = sorted(made.job.place for made in self.reservations.values())
@@ -434,8 +448,8 @@ class Queue:
         place = source.next()
         if place is None:
             return
-        if self.jobs[place[1]].job_class.hard:
-            self._hard[source] = None
+        if self.jobs[place[1]].job_class.searched:
+            self._searched[source] = None
         elif self._offered.get(source) != place:
             self._offered[source] = place
             self._push(place, source)
@@ -469,13 +483,13 @@ class Queue:
         first = min(untried, key=lambda r: (r.start, r.job.place), default=None)
         return None if first is None else first.job
 
-    def _serve_hard(self) -> Iterator[None]:
-        """Serve the first hard job of the user for whom least was done so far."""
+    def _serve_searched(self) -> Iterator[None]:
+        """Serve the first job that needs a search, of the user for whom least was done so far."""
         jobs = []
-        for source in list(self._hard):
+        for source in list(self._searched):
             place = source.next()
-            if place is None or not self.jobs[place[1]].job_class.hard:
-                del self._hard[source]
+            if place is None or not self.jobs[place[1]].job_class.searched:
+                del self._searched[source]
                 self._offer(source)
             else:
                 job = self.jobs[place[1]]
@@ -487,14 +501,14 @@ class Queue:
         spent, place, _, source = min(jobs)
         if source.next() != place:
             return  # it has changed between two steps
-        del self._hard[source]
+        del self._searched[source]
         job = self.jobs[place[1]]
         least = min(self._spent.values(), default=0)
         self._spent[job.user] = max(spent, least)  # who is new owes nothing, and is owed nothing
         before = self.profile.meter.total
         yield from self._serve(source, job)
         self._spent[job.user] += self.profile.meter.total - before
-        if not self._hard:
+        if not self._searched:
             self._spent.clear()
 
     def _serve(self, source: Source, job: Waiting) -> Iterator[None]:
@@ -516,7 +530,7 @@ class Queue:
             return own.servable
         while True:
             idle = self.idle()
-            view = View(PRESENT, PRESENT, frozenset(), idle, self.profile.log.end)
+            view = View(PRESENT, PRESENT, Sight(), idle, self.profile.log.end)
             choice = yield from self.views.choice(view, own.relaxed or own.request)
             if idle is self._idle:  # otherwise nodes went up or down meanwhile
                 return choice.selection is not None or choice.gave_up
@@ -560,19 +574,31 @@ class Queue:
 
     # -- starting jobs
 
-    def _present(self, job: Waiting) -> Generator[None, None, tuple[View, Choice, float]]:
-        """What *job* would get if it started now: the view, the choice, and the time."""
-        leave = job.job_class.leave
-        if job.jobid in self.reservations:
-            leave = leave | {job.jobid}
-        planned = self.profile.starts.before
+    def _present(
+        self, job: Waiting, without: frozenset[int] = frozenset()
+    ) -> Generator[None, None, tuple[View, Choice, float]]:
+        """What *job* would get if it started now, and the jobs *without* had nothing: the view, the
+        choice, and the time."""
+        planned, sight = self.profile.starts.before, self._sight(job)
+        sight = sight._replace(without=sight.without | without, preempts=False)
         while True:
-            view = yield from self.views.at(PRESENT, self._clock() + job.length, leave)
+            view = yield from self.views.at(PRESENT, self._clock() + job.length, sight)
             choice = yield from self.views.choice(view, job.request)
             now = self._clock()
-            if planned(now + job.length) <= planned(view.end):
+            ends = (
+                (view.end, now + job.length),
+                (view.end - sight.tail, now + job.length - sight.tail),
+            )
+            if all(planned(late) <= planned(early) for early, late in ends):
                 return view, choice, now
             # Something is planned to begin before the end by now that was not when this began.
+
+    def _sight(self, job: Waiting) -> Sight:
+        """What *job* sees of what is held: what it has reserved itself is free."""
+        sight = job.sight
+        if job.jobid in self.reservations:
+            sight = sight._replace(without=sight.without | {job.jobid})
+        return sight
 
     def _try(self, job: Waiting) -> Generator[None, None, bool]:
         """Start *job* now if that delays no reservation of another; returns whether it has left."""
@@ -603,10 +629,9 @@ class Queue:
         """
         self._job = job
         made, now = self.reservations[job.jobid], self._clock()
-        leave = job.job_class.leave | {job.jobid}
         if now > made.start + LATE and now + job.length > made.end + LATE:
             end = now + job.length
-            delayed = self.profile.in_the_way(made.end, end, made.parts, leave)
+            delayed = self.profile.in_the_way(made.end, end, made.parts, self._sight(job))
             others = [self.reservations[h].job for h in delayed if h in self.reservations]
             ahead = any(o.queue == job.queue and o.place < job.place for o in others)
             if ahead or len(others) < len(delayed):
@@ -614,12 +639,80 @@ class Queue:
                 return
             self._void.update((other.jobid, None) for other in others)
             self.profile.drop(job.jobid)
-            self.profile.hold(job.jobid, made.start, end, made.parts, True)
+            self.profile.hold(job.jobid, made.start, end, made.parts, True, job.job_class.terms)
             made.end = end
         if are_free(made.parts, self.pool.situation.index):
             self._launch(job, made.parts, made.nslots, now, made.end)
+        elif self._may_preempt(job, made):
+            yield from self._preempt(job, made)
         made.tried = self.profile.log.end
-        yield from ()
+
+    # -- preemption
+
+    def _may_preempt(self, job: Waiting, made: Reservation) -> bool:
+        """Whether jobs may be ended for *job*: some have what it reserved, and none is ending."""
+        if not job.job_class.terms.preempts or any(map(self.pool.has_job, made.victims)):
+            return False
+        return bool(self.profile.sharing(self._may_end(), made.parts))
+
+    def _may_end(self) -> list[int]:
+        """The running jobs that may be ended now, those that lose least first."""
+        profile, now = self.profile, self._clock()
+        told = frozenset[int]().union(*(made.victims for made in self.reservations.values()))
+        lost = {}
+        for jobid, (since, moment) in profile.terms.items():
+            if moment <= now and jobid in profile.preemptible:
+                lost[jobid] = 0.0 if jobid in told else profile.share(jobid) * (now - since)
+        return sorted(lost, key=lambda jobid: (lost[jobid], -jobid))
+
+    def _preempt(self, job: Waiting, made: Reservation) -> Iterator[None]:
+        """End the jobs that lose least, and no more than needed, for *job*, whose time has come.
+
+        The cheapest are given up until the request fits. Of those, each that has something of what
+        it would get then stays if it fits without, the dearest first.
+        """
+        able, profile = self._may_end(), self.profile
+        few, many, found = 0, len(able), None
+        while found is None or few < many:
+            number = many if found is None else (few + many) // 2
+            selection = yield from self._without(job, able[:number])
+            if selection is not None:
+                found, many = selection, number
+            elif found is None:
+                return  # others are late: it waits for them
+            else:
+                few = number + 1
+        ending = profile.sharing(able[:many], parts_of(found))
+        for jobid in ending[: -_MOST_KEPT - 1 : -1]:
+            if jobid in ending:
+                some = [other for other in ending if other != jobid]
+                selection = yield from self._without(job, some)
+                if selection is not None:
+                    ending = profile.sharing(some, parts_of(selection))
+        selection = yield from self._without(job, ending)
+        if selection is None:
+            return  # something has changed
+        now, parts = self._clock(), parts_of(selection)
+        made.victims = frozenset(profile.sharing(ending, parts))
+        self._gains.append(profile.drop(job.jobid))
+        profile.hold(job.jobid, made.start, now + job.length, parts, True, job.job_class.terms)
+        made.parts, made.nslots, made.end = parts, selection.nslots, now + job.length
+        if made.victims:
+            line = self._lines[job.queue]
+            line.preempting.add(job.jobid)
+            made.asked = now
+            self._offer(line)
+            self._launcher.preempt(job, made.victims)
+        else:
+            self._launch(job, made.parts, made.nslots, now, made.end)
+
+    def _without(
+        self, job: Waiting, ended: Iterable[int]
+    ) -> Generator[None, None, Optional[Selection]]:
+        """On what *job* could start now if the jobs *ended* had nothing."""
+        view, choice, _ = yield from self._present(job, frozenset(ended))
+        self.views.keep(view)
+        return choice.selection
 
     def _launch(
         self, job: Waiting, parts: tuple[Held, ...], nslots: int, now: float, end: float
@@ -627,6 +720,7 @@ class Queue:
         """Let *job* hold *parts*, planned until *end*, and leave the queue."""
         pool, jobid = self.pool, job.jobid
         held = pool.has_job(jobid)
+        after = job.job_class.terms.after
         try:
             allocation = pool.allocation(parts, nslots)
             pool.register_alloc(jobid, allocation)
@@ -643,6 +737,7 @@ class Queue:
                 if now < made.start or parts != made.parts:
                     self._gains.append(room)
             self._forget(job)
+            self.runs(jobid, now, after)
             self.profile.hold(jobid, PRESENT, end, parts, False)
             self._launcher.started(job, allocation, how)
         except Exception as e:  # it must not hold up all others, now and after each reload
@@ -655,8 +750,7 @@ class Queue:
 
     def _reserve(self, job: Waiting, line: Line) -> Iterator[None]:
         """Reserve the earliest start of *job*."""
-        now, leave = self._clock(), job.job_class.leave
-        first = yield from earliest_start(self.views, job, leave, now)
+        first = yield from earliest_start(self.views, job, job.sight, self._clock())
         if line.next() == job.place:
             job.job_class.servable = first is not None
             if first is not None:
@@ -678,15 +772,16 @@ class Queue:
         made, (begin, until) = self.reservations[job.jobid], self._sweep_times
         begin, until = max(begin - job.length, self._clock()), min(until, made.start)
         if begin < until:
-            leave = job.job_class.leave | {job.jobid}
-            first = yield from earliest_start(self.views, job, leave, begin, until, made.start)
+            first = yield from earliest_start(
+                self.views, job, self._sight(job), begin, until, made.start
+            )
             if first is not None and self.reservations.get(job.jobid) is made:
                 self._moved.append(self.profile.drop(job.jobid))
                 self._hold(job, first)
 
     def _hold(self, job: Waiting, first: Start) -> None:
         start, end, parts = first.time, first.time + job.length, parts_of(first.selection)
-        self.profile.hold(job.jobid, start, end, parts, True)
+        self.profile.hold(job.jobid, start, end, parts, True, job.job_class.terms)
         made = Reservation(job, start, end, parts, first.selection.nslots)
         self.reservations[job.jobid] = made
 
@@ -694,6 +789,7 @@ class Queue:
         """Give up a reservation; its job is in no line then. Returns where there is more room."""
         made = self.reservations.pop(jobid)
         self._lines[made.job.queue].unreserve(made.job)
+        self._lines[made.job.queue].preempting.discard(jobid)
         self._early.discard(jobid)
         self._void.pop(jobid, None)
         return self.profile.drop(jobid)

@@ -9,7 +9,7 @@ import attrs
 
 from treepool.errors import Reason
 from treepool.placement.held import ranks_in
-from treepool.placement.plan.jobs import FAR, JobClass, Waiting
+from treepool.placement.plan.jobs import FAR, JobClass, Sight, Waiting
 from treepool.placement.plan.profile import PRESENT, Profile
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.views import Units, View
@@ -20,6 +20,9 @@ from treepool.rfc.times import clock
 
 #: Gives the name of a job id, such as its F58 form.
 NameOf = Callable[[int], str]
+
+#: Jobs that are to end for one, by name.
+_MOST_NAMED = 4
 
 #: Reservations that are looked at, to name the one that is in the way.
 _MOST = 64
@@ -50,18 +53,25 @@ def why_waiting(
     request that needs a search: to tell why it waits must not take the time of other jobs.
     """
     own, need = job.job_class, job.request.least_asks
-    if not (own.hard or (yield from queue.is_servable(own))) or own.servable is False:
+    if not (own.searched or (yield from queue.is_servable(own))) or own.servable is False:
         return _down(job.request, Units(job.request, queue.profile).in_situation(queue.idle()))
     ahead = queue.ahead(job)
     if ahead is not None:
         return is_ahead(name_of(ahead.jobid))
     made = queue.reservations.get(job.jobid)
+    ending = sorted(filter(queue.pool.has_job, made.victims)) if made is not None else []
+    if made is not None and ending:
+        names = ", ".join(map(name_of, ending[:_MOST_NAMED])) + ", ..." * (
+            len(ending) > _MOST_NAMED
+        )
+        message = f"preempts {names}, asked to end at {clock(made.asked, now)}"
+        return Reason("preempting", message, name_of(ending[0]), len(ending))
     later = ""
     if made is not None and made.start > now:
         later = f", {need} at {clock(made.start, now)}"
         if made.start > now + FAR:
             later = ", the rest is held by jobs without a time limit"
-    if own.hard:
+    if own.searched:
         what = "the search for a place was given up" if own.gave_up else "no place is free now"
         message = f"{what}: the request needs a search, which comes after other jobs{later}"
         return Reason("search", message)
@@ -153,7 +163,7 @@ def _holder(
 def _room(queue: Queue, job: Waiting) -> Generator[None, None, Room]:
     """What *job* would find now if what is planned is ignored."""
     units, pool = Units(job.request, queue.profile), queue.pool
-    view = View(PRESENT, PRESENT, frozenset(), pool.situation, queue.profile.log.end)
+    view = View(PRESENT, PRESENT, Sight(), pool.situation, queue.profile.log.end)
     units.become_exact()
     yield from queue.views.count(view, units)
     if view.free < units.need:
@@ -164,11 +174,11 @@ def _room(queue: Queue, job: Waiting) -> Generator[None, None, Room]:
 
 def _window(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Optional[str]]:
     """The first window on the nodes where *job* could start now without windows; None if none."""
-    end, leave = now + job.length, job.job_class.leave
-    closed = [w for w in queue.windows.values() if w.start < end and w.name not in leave]
+    end, admitted = now + job.length, job.job_class.admitted
+    closed = [w for w in queue.windows.values() if w.start < end and w.name not in admitted]
     if not closed:
         return None
-    own = attrs.evolve(job.job_class, leave=leave | {w.name for w in closed})
+    own = attrs.evolve(job.job_class, admitted=admitted | {w.name for w in closed})
     selection = yield from queue.selection(attrs.evolve(job, job_class=own))
     if selection is None:
         return None

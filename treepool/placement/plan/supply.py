@@ -23,19 +23,26 @@ class Supply:
     """The free cores and GPUs of the ranks *within* (bitmask) of *inventory*, all of which are up.
 
     They are never less than what is free. What windows have counts as free: jobs that run when one
-    begins hold the same cores. *holdings* are counted in steps, by ``settled``.
+    begins hold the same cores. For a job that *preempts* preemptible jobs hold until they may be
+    ended. *holdings* are counted in steps, by ``settled``.
     """
 
     def __init__(
-        self, inventory: Inventory, within: int, holdings: Mapping[Holder, Holding]
+        self,
+        inventory: Inventory,
+        within: int,
+        holdings: Mapping[Holder, Holding],
+        preempts: bool = False,
     ) -> None:
-        self._within = within
+        self._within, self._preempts = within, preempts
         sizes = [(t.root, idset.size(ranks & within)) for t, ranks in inventory.node_types.items()]
         #: What is free before all events. An event is a time, how many more or fewer cores and
         #: GPUs are free from then on, and whether something ends.
         self.cores = sum(root.ncores * nodes for root, nodes in sizes)
         self.gpus = sum(idset.size(root.gpus) * nodes for root, nodes in sizes)
         self.events: list[tuple[float, int, int, bool]] = []
+        #: When something is planned to begin, ascending: after the last, what is free only grows.
+        self._begins: list[float] = []
         #: A number that grows with every change; and the holdings that are still to be counted.
         self.version = 0
         self._left = dict(holdings)
@@ -65,9 +72,13 @@ class Supply:
             nodes = idset.size(ranks & self._within)
             cores += nodes * idset.size(its_cores)
             gpus += nodes * idset.size(its_gpus)
-        events = [(holding.end, cores, gpus, True)]
+        events = [(holding.yields if self._preempts else holding.end, cores, gpus, True)]
         if holding.planned:
             events.append((holding.start, -cores, -gpus, False))
+            if sign > 0:
+                insort(self._begins, holding.start)
+            else:
+                del self._begins[bisect_left(self._begins, holding.start)]
         else:
             self.cores -= sign * cores
             self.gpus -= sign * gpus
@@ -86,11 +97,12 @@ class Supply:
         events, number = self.events, len(self.events)
         free_cores, free_gpus = self.cores, self.gpus
         counted, following, time = 0, 0, begin  # events up to *counted* are in what is free
+        last = self._begins[-1] if self._begins else -math.inf
         while time < before:
             end = min(time + length, until)
             while counted < number and (
                 events[counted][0] <= time
-                or (free_cores >= cores and free_gpus >= gpus and events[counted][0] < end)
+                or (free_cores >= cores and free_gpus >= gpus and last >= events[counted][0] < end)
             ):
                 at = events[counted][0]
                 while counted < number and events[counted][0] == at:

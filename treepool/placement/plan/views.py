@@ -16,7 +16,7 @@ from treepool.placement.choose.selection import Choice
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import assess, most_units
-from treepool.placement.plan.jobs import Holder
+from treepool.placement.plan.jobs import Sight
 from treepool.placement.plan.profile import PRESENT, Profile
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
@@ -35,26 +35,25 @@ CHOICE, LOOK, _FIT = 30, 1, 20
 
 
 class View:
-    """What is free throughout the time from ``start`` to ``end``, if those in ``leave`` hold
-    nothing.
+    """What is free throughout the time from ``start`` to ``end``, as ``sight`` sees it.
 
     ``position`` is up to where the view has followed the log of the profile. While somebody counts
     ``units``, ``free`` is their number.
     """
 
-    __slots__ = ("start", "end", "leave", "situation", "position", "units", "free")
+    __slots__ = ("start", "end", "sight", "situation", "position", "units", "free")
 
     def __init__(
         self,
         start: float,
         end: float,
-        leave: frozenset[Holder],
+        sight: Sight,
         situation: Situation,
         position: int,
     ) -> None:
         self.start = start
         self.end = end
-        self.leave = leave
+        self.sight = sight
         self.situation = situation
         self.position = position
         self.units: Optional[Units] = None
@@ -124,7 +123,7 @@ class Views:
         self.profile = profile
         self._views: list[View] = []
 
-    def at(self, start: float, end: float, leave: frozenset[Holder]) -> Generator[None, None, View]:
+    def at(self, start: float, end: float, sight: Sight) -> Generator[None, None, View]:
         """A view of the time from *start* to *end*; ``keep`` it afterwards.
 
         If nothing planned begins before the end, the present is the pool's own index.
@@ -132,17 +131,17 @@ class Views:
         profile, pool = self.profile, self.profile.pool
         if self._views and self._views[-1].situation.inventory is not pool.inventory:
             self._views.clear()
-        own = View(PRESENT, PRESENT, frozenset(), pool.situation, profile.log.end)
+        own = View(PRESENT, PRESENT, Sight(), pool.situation, profile.log.end)
         if start == PRESENT and not profile.starts.before(end):
             return own
-        base = self._nearest(start, end, leave) or own
+        base = self._nearest(start, end, sight) or own
         if len(self._views) >= MAX_VIEWS:
             del self._views[0]
         situation = base.situation.on(base.situation.index.copy())
-        view = View(base.start, base.end, base.leave, situation, base.position)
+        view = View(base.start, base.end, base.sight, situation, base.position)
         if base is own and profile.is_behind:  # the pool's index is ahead of the profile
-            view = View(start, end, leave, situation, -1)
-        yield from self.turn(view, start, end, leave)
+            view = View(start, end, sight, situation, -1)
+        yield from self.turn(view, start, end, sight)
         return view
 
     def keep(self, view: View) -> None:
@@ -158,9 +157,9 @@ class Views:
     def like(self, view: View, index: NodeIndex) -> View:
         """A view of the same time with another *index*."""
         situation = view.situation.on(index)
-        return View(view.start, view.end, view.leave, situation, view.position)
+        return View(view.start, view.end, view.sight, situation, view.position)
 
-    def _nearest(self, start: float, end: float, leave: frozenset[Holder]) -> Optional[View]:
+    def _nearest(self, start: float, end: float, sight: Sight) -> Optional[View]:
         """The view that differs least from the requested one; None stands for the pool's index."""
         profile, changes = self.profile, self.profile.log.end
         ended, planned = profile.ends.upto(start), profile.starts.before(end)
@@ -171,22 +170,22 @@ class Views:
                 continue
             differ += abs(profile.ends.upto(view.start) - ended)
             differ += abs(profile.starts.before(view.end) - planned)
-            differ += len(view.leave ^ leave)
+            differ += len(view.sight.without ^ sight.without)
+            if view.sight.preempts != sight.preempts:
+                differ += len(profile.preemptible)
             if differ <= least:
                 best, least = view, differ
         return best
 
     def turn(
-        self, view: View, start: float, end: float, leave: frozenset[Holder]
+        self, view: View, start: float, end: float, sight: Sight
     ) -> Generator[None, None, None]:
         """Turn *view* to another time."""
         log = self.profile.log
         if view.position != log.end:  # first, or what is gone at the old time would stay in it
             yield from self.refresh(view)
-        ranks = self.profile.differ((view.start, start), (view.end, end))
-        if view.leave != leave:
-            ranks |= self.profile.ranks_of(view.leave ^ leave)
-        view.start, view.end, view.leave = start, end, leave
+        ranks = self.profile.differ((view.start, start), (view.end, end), (view.sight, sight))
+        view.start, view.end, view.sight = start, end, sight
         yield from self._move(view, ranks)
         if view.position != log.end:
             yield from self.refresh(view)
@@ -220,7 +219,7 @@ class Views:
             some = idset.take_lowest(ranks, _RANKS)
             ranks ^= some
             number = 0
-            for state, here in profile.states(some, view.start, view.end, view.leave):
+            for state, here in profile.states(some, view.start, view.end, view.sight):
                 for old, those in index.put(here, state):
                     number += 1
                     if units is not None:

@@ -8,7 +8,7 @@ import attrs
 
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.jobs import Holder, Waiting
+from treepool.placement.plan.jobs import Holder, Sight, Waiting
 
 if TYPE_CHECKING:
     from treepool.placement.plan.queue import Queue
@@ -71,9 +71,9 @@ def change_windows(
 ) -> Generator[None, None, Conflicts]:
     """Replace all windows of *queue* by *windows*; returns the conflicts with the one named *name*.
 
-    Old windows go first. Then waiting jobs get the leave that *windows* give them. New windows come
-    last, so that no job uses the leave that it had for an old window of the same name. Jobs that
-    are added between two steps must have the leave that *windows* give.
+    Old windows go first. Then the waiting jobs are told which of *windows* admit them. New windows
+    come last, so that no job is admitted because an old window of the same name was. Jobs that are
+    added between two steps must be admitted as *windows* say.
     """
     old = queue.windows
     queue.set_windows([window for window in windows if old.get(window.name) == window])
@@ -88,22 +88,23 @@ def change_windows(
 
 
 def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterator[None]:
-    """Give each waiting job the leave of those of *windows* that it may use.
+    """Tell each waiting job which of *windows* admit it.
 
-    A job keeps the leave of a window that is over: it has no effect, and the job stays in its
+    A window that is over still admits it: that has no effect, and the job stays in its
     class.
     """
     names = frozenset(window.name for window in windows)
-    leaves: dict[Owner, frozenset[Holder]] = {}
+    known: dict[Owner, frozenset[Holder]] = {}
     for count, jobid in enumerate(list(queue.jobs), 1):
         job = queue.jobs.get(jobid)
         if job is not None:
             owner = owner_of(job)
-            leave = leaves.get(owner)
-            if leave is None:
-                leave = leaves[owner] = admitting(windows, *owner)
-            if leave != job.job_class.leave & names:
-                own = queue.classes.of(job.request, leave, job.job_class.relaxed)
+            admitted = known.get(owner)
+            if admitted is None:
+                admitted = known[owner] = admitting(windows, *owner)
+            if admitted != job.job_class.admitted & names:
+                its = job.job_class
+                own = queue.classes.of(job.request, admitted, its.relaxed, its.terms)
                 queue.replace(attrs.evolve(job, job_class=own))
         if count % _STRIDE == 0:
             yield
@@ -112,9 +113,9 @@ def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterat
 def _reserved(queue: Queue, window: Window) -> tuple[int, ...]:
     """The jobs whose reservations need nodes of *window*, and that it does not admit."""
     parts = window.parts(queue.pool.inventory)
-    holders = queue.profile.in_the_way(window.start, window.end, parts, frozenset())
+    holders = queue.profile.in_the_way(window.start, window.end, parts, Sight())
     made = (queue.reservations[h] for h in holders if isinstance(h, int))
-    return tuple(sorted(r.job.jobid for r in made if window.name not in r.job.job_class.leave))
+    return tuple(sorted(r.job.jobid for r in made if window.name not in r.job.job_class.admitted))
 
 
 def _running(queue: Queue, window: Window) -> Generator[None, None, tuple[int, ...]]:

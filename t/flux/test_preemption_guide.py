@@ -1,0 +1,36 @@
+"""doc/preemption.md: its configuration and its commands, in a real instance."""
+
+import os
+import subprocess
+
+import pytest
+
+from broker import REPOSITORY, Instance
+from documents import blocks
+
+GUIDE = (REPOSITORY / "doc" / "preemption.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("conf")
+    (folder / "treepool.toml").write_text("".join(blocks(GUIDE, "toml")))
+    with Instance(4, 4, 0, options=[f"--config-path={folder}"]) as instance:
+        instance.load("sched-treepool")
+        instance.flux("queue", "start", "--all", "--quiet")
+        yield instance
+
+
+@pytest.mark.parametrize(
+    "command", [line for block in blocks(GUIDE, "sh") for line in block.splitlines()]
+)
+def test_a_command_is_taken(instance, command):
+    command = command.replace("./train", "true")
+    if "--queue" not in command:
+        command = command.replace("flux submit", "flux submit --queue=batch")
+    done = subprocess.run(
+        ["sh", "-c", command], env={**os.environ, **instance.env}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    job = done.stdout.strip()
+    assert instance.wait(job, "alloc")

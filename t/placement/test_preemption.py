@@ -1,0 +1,253 @@
+"""Preemption: who ends, for whom, when; judged by rules that users know, and by brute force."""
+
+import math
+import random
+from itertools import combinations
+
+import pytest
+
+from depth import examples
+from placement.promises import pool_of
+from treepool import parse_shape
+from treepool.placement.plan.jobs import Rule, Terms
+from treepool.placement.plan.queue import Queue
+from treepool.rfc.jobspec import from_resources
+
+NOW = 1000.0
+
+
+class Site:
+    """A cluster whose jobs end when they are told to, after ``grace`` seconds."""
+
+    def __init__(self, nodes=2, policy="easy", depth=1, grace=2.0):
+        self.pool, self.now, self.grace = pool_of(nodes), NOW, grace
+        self.queue = Queue(self.pool, self, lambda: self.now, Rule(policy, depth))
+        #: By job id: when it started, until when it is allowed to run, on what.
+        self.running, self.started_at = {}, {}
+        self.ending, self.ended, self.terms = {}, {}, {}
+
+    # -- as the queue sees its owner
+
+    def started(self, job, allocation, how):
+        self.running[job.jobid] = self.now + job.length
+        self.started_at[job.jobid] = self.now
+
+    def preempt(self, job, victims):
+        for victim in victims:
+            assert victim in self.running
+            since, after = self.started_at[victim], self.terms[victim].after
+            assert after < math.inf, "a job without the attribute ends"
+            assert self.now >= since + after, "a job ends before its time"
+            assert self.terms[job.jobid].preempts
+            self.ending.setdefault(victim, self.now + self.grace)
+            self.ended.setdefault(victim, job.jobid)
+
+    def refused(self, job, reason):
+        raise AssertionError(reason)
+
+    def failed(self, job, error):
+        raise error
+
+    # -- what happens
+
+    def submit(self, jobid, shape, length=100.0, after=math.inf, preempts=None, priority=16):
+        preempts = after == math.inf if preempts is None else preempts
+        self.terms[jobid] = Terms(after, preempts)
+        spec = from_resources(parse_shape(shape), duration=length)
+        request = self.pool.parse_resource_request(spec)
+        waiting = self.queue.waiting
+        self.queue.add(
+            waiting(
+                *(jobid, priority, request, frozenset(), "", self.now, self.now, 1),
+                terms=self.terms[jobid],
+            )
+        )
+        self.rest()
+
+    def rest(self):
+        for _ in self.queue.run():
+            pass
+
+    def end(self, jobid):
+        del self.running[jobid]
+        self.ending.pop(jobid, None)
+        self.pool.free(jobid)
+
+    def at(self, time):
+        """Let the clock go to *time*, and all happen until then."""
+        while True:
+            ends = {**self.running, **self.ending}
+            next_end = min(ends.values(), default=math.inf)
+            following = min(next_end, max(self.queue.next_time, self.now))
+            if following > time:
+                break
+            self.now = following
+            for jobid in [j for j, end in ends.items() if end <= self.now]:
+                self.end(jobid)
+            before = len(self.running)
+            self.rest()
+            if following == self.now and len(self.running) == before and following >= time:
+                break
+        self.now = time
+        self.rest()
+
+    def starts(self):
+        return {jobid: made.start for jobid, made in self.queue.reservations.items()}
+
+
+def test_a_job_that_needs_the_room_ends_a_preemptible_one_and_starts_when_that_is_gone():
+    site = Site(nodes=1)
+    site.submit(1, "slot/core=8", 1000, after=10)
+    assert site.started_at == {1: NOW}
+    site.submit(2, "slot/core=8", 50)
+    assert site.ended == {} and site.starts() == {2: NOW + 10}
+    site.at(NOW + 10)
+    assert site.ended == {1: 2} and site.starts() == {2: NOW + 10}
+    assert 2 not in site.started_at
+    site.at(NOW + 12)
+    assert site.started_at[2] == NOW + 12
+
+
+def test_nobody_ends_for_a_job_that_may_not_preempt_or_is_preemptible_itself():
+    site = Site(nodes=1)
+    site.submit(1, "slot/core=8", 100, after=0)
+    site.submit(2, "slot/core=8", 50, after=5)
+    site.submit(3, "slot/core=8", 50, preempts=False)
+    site.at(NOW + 60)
+    assert site.ended == {} and site.started_at == {1: NOW}
+
+
+def test_nobody_ends_if_the_job_would_not_start_earlier():
+    site = Site(nodes=2)
+    site.submit(1, "slot/core=8", 1000, after=0)
+    site.submit(2, "slot/core=8", 30)
+    site.submit(3, "slot/core=4", 30)
+    assert site.ended == {1: 3}  # it waits for nothing
+    site = Site(nodes=2)
+    site.submit(1, "slot/core=8", 1000, after=30)
+    site.submit(2, "slot/core=8", 30)
+    site.submit(3, "slot/core=4", 30)
+    site.at(NOW + 31)
+    assert site.ended == {} and site.started_at[3] == NOW + 30
+
+
+def test_a_preemptible_job_starts_in_the_way_of_a_later_reservation():
+    site = Site(nodes=2)
+    site.submit(1, "slot/core=8", 100)
+    site.submit(2, "slot=2/core=8", 100)  # on both nodes, at 100
+    site.submit(3, "slot/core=8", 1000, preempts=False)
+    assert 3 not in site.started_at  # it would hold a node until 1000
+    site.submit(4, "slot/core=8", 1000, after=60)
+    assert site.started_at[4] == NOW
+    site.at(NOW + 99)
+    assert site.ended == {}
+    site.at(NOW + 103)
+    assert site.ended == {4: 2} and site.started_at[2] == NOW + 102
+
+
+def test_one_whose_time_would_not_have_come_does_not_start_in_the_way():
+    site = Site(nodes=2)
+    site.submit(1, "slot/core=8", 100)
+    site.submit(2, "slot=2/core=8", 100)
+    site.submit(3, "slot/core=8", 1000, after=150)
+    assert 3 not in site.started_at
+
+
+def test_the_youngest_and_smallest_end_first():
+    site = Site(nodes=4)
+    for jobid in range(1, 5):
+        site.submit(jobid, "slot/core=8", 1000, after=0)
+        site.at(site.now + 10)
+    site.submit(5, "slot=2/core=8", 10)
+    assert set(site.ended) == {3, 4}
+
+
+def test_jobs_behind_one_that_waits_for_its_victims_may_preempt_too():
+    site = Site(nodes=4, grace=30.0)
+    for jobid in range(1, 5):
+        site.submit(jobid, "slot/core=8", 1000, after=0)
+    for jobid in range(5, 9):
+        site.submit(jobid, "slot/core=8", 10)
+    assert sorted(site.ended) == [1, 2, 3, 4] and len(set(site.ended.values())) == 4
+
+
+def test_a_cancelled_job_leaves_the_queue_as_it_was():
+    site = Site(nodes=1, grace=30.0)
+    site.submit(1, "slot/core=8", 1000, after=0)
+    site.submit(2, "slot/core=8", 10)
+    assert site.ended == {1: 2}
+    site.queue.remove(2)
+    site.rest()
+    site.submit(3, "slot/core=8", 10)
+    site.at(NOW + 31)
+    assert site.started_at[3] == NOW + 30
+
+
+def needed(site, free, jobs, wanted):
+    """The least number of *jobs* (cores by node) without which *wanted* nodes have 8 cores."""
+    for number in range(len(jobs) + 1):
+        for some in combinations(jobs, number):
+            left = dict(free)
+            for job in some:
+                for node, cores in jobs[job].items():
+                    left[node] += cores
+            if sum(cores >= 8 for cores in left.values()) >= wanted:
+                return number
+    return None
+
+
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_no_job_ends_that_could_have_stayed(seed):
+    chance = random.Random(seed)
+    nodes = chance.randint(2, 4)
+    site = Site(nodes=nodes)
+    for jobid in range(1, 9):
+        shape = f"slot={chance.randint(1, 2)}/core={chance.choice([2, 3, 4, 8])}"
+        site.submit(
+            jobid, shape, 1000, after=0 if chance.random() < 0.8 else math.inf, preempts=False
+        )
+        site.now += chance.choice([0, 1, 5])
+    for jobid in list(site.queue.jobs):
+        site.queue.remove(jobid)
+    held = {
+        jobid: {
+            rank: cores.bit_count()
+            for ranks, cores, _ in site.pool.job(jobid).parts
+            for rank in range(nodes)
+            if ranks >> rank & 1
+        }
+        for jobid in site.running
+    }
+    free = {node: 8 - sum(job.get(node, 0) for job in held.values()) for node in range(nodes)}
+    may = {jobid: job for jobid, job in held.items() if site.terms[jobid].after == 0}
+    wanted = chance.randint(1, nodes)
+    least = needed(site, free, may, wanted)
+    site.submit(100, f"slot={wanted}/core=8", 10)
+    if not least:
+        assert site.ended == {}
+        return
+    left = dict(free)
+    for jobid in site.ended:
+        for node, cores in may[jobid].items():
+            left[node] += cores
+    assert sum(cores >= 8 for cores in left.values()) >= wanted
+    for stays in site.ended:  # none of them could have stayed, with the others ended
+        less = {node: cores - may[stays].get(node, 0) for node, cores in left.items()}
+        assert sum(cores >= 8 for cores in less.values()) < wanted
+    site.at(site.now + 5)
+    assert 100 in site.started_at
+
+
+@pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
+@pytest.mark.parametrize("seed", range(examples(30)))
+def test_whoever_ends_does_so_for_a_job_that_starts(seed, policy):
+    chance, site = random.Random(seed), Site(nodes=3, policy=policy, depth=4)
+    for jobid in range(1, 40):
+        after = chance.choice([math.inf, math.inf, 0, 5, 20])
+        shape = f"slot={chance.randint(1, 3)}/core={chance.choice([1, 4, 8])}"
+        site.submit(jobid, shape, chance.choice([5, 20, 60, 200]), after)
+        site.at(site.now + chance.choice([0, 1, 3, 10]))
+    site.at(site.now + 20_000)
+    assert not site.queue.jobs
+    for victim, job in site.ended.items():
+        assert site.started_at[job] >= site.started_at[victim]
