@@ -9,8 +9,8 @@ import pytest
 
 from made import alloc, nodes
 from treepool.errors import InfeasibleRequest, InsufficientResources, TooComplex
-from treepool.placement.gpus import cliques
-from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique, lowest_clique
+from treepool.placement import effort
+from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.link_table import compile_links
 from treepool.placement.nodes.state import NodeState
@@ -201,8 +201,6 @@ def test_questions_about_joined_sets():
     assert graph is not None
     assert has_clique(graph, 0b000011, 2)
     assert not has_clique(graph, 0b010101, 2)
-    assert lowest_clique(graph, 0b111010, 2) == 0b011000
-    assert lowest_clique(graph, 0b111111, 3) is None
     assert largest_clique(graph, 0b111111) == 2
     assert largest_clique(graph, 0b000100) == 1
 
@@ -228,7 +226,7 @@ def test_links_in_no_order_between_128_gpus_take_bounded_work():
 )
 @pytest.mark.parametrize("demand", [{}, {"gpu_link": 50}, {"gpu_link": 8}])
 def test_whatever_is_given_up_is_said_in_words(shape, demand, monkeypatch):
-    monkeypatch.setattr(cliques, "MOST_VERTICES", 1)
+    monkeypatch.setattr(effort, "PER_REQUEST", 1)
     R = node_R(Links.from_matrix(RING))
     R["execution"]["R_lite"].append({"rank": "1", "children": {"core": "0-3", "gpu": "0-3"}})
     R["execution"]["nodelist"].append("n1")

@@ -13,7 +13,7 @@ from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec, TooComplex
 from treepool.placement import effort
 from treepool.placement.nodes.compile import compile_topo
-from treepool.placement.on_node.search import Search
+from treepool.placement.on_node.place import Search
 from treepool.placement.pool import Pool
 from treepool.placement.request.need import Need, Part
 from treepool.rfc import idset

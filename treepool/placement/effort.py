@@ -9,7 +9,7 @@ answer depends on what was asked before. ``remembered`` keeps the answers.
 
 from __future__ import annotations
 
-from typing import Callable, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 import attrs
 
@@ -56,7 +56,7 @@ class Effort:
     ``counted`` are the things that count once, however often the search comes back to them.
     """
 
-    limit: int = PER_REQUEST
+    limit: int = attrs.field(factory=lambda: PER_REQUEST)
     tried: int = 0
     gave_up: bool = False
     counted: set[object] = attrs.field(factory=set)
@@ -103,3 +103,32 @@ def remembered(memo: dict[K, V], most: int, key: K, compute: Callable[[], V]) ->
             memo.clear()
         memo[key] = found
         return found
+
+
+def metered(
+    memo: dict[Any, Any],
+    most: int,
+    key: object,
+    compute: Callable[[Effort], V],
+    effort: Optional[Effort] = None,
+) -> V:
+    """What *compute* found with an effort of its own, remembered in *memo* with what it took.
+
+    *effort* counts that once. Raises GaveUp if the search for it did.
+    """
+
+    def found() -> tuple[Optional[V], int]:
+        spent = Effort()
+        try:
+            return compute(spent), spent.tried
+        except GaveUp:
+            return None, spent.tried
+
+    answer: Optional[V]
+    answer, units = remembered(memo, most, key, found)
+    if effort is not None and units and key not in effort.counted:
+        effort.counted.add(key)
+        effort.count(units)
+    if answer is None:
+        raise GaveUp
+    return answer

@@ -15,10 +15,10 @@ Sets of g free GPUs are compared by these criteria, in this order:
 6. Ids: the lowest.
 
 A set whose slowest link has at least some bandwidth is a clique in the graph of the links of that
-bandwidth, and a clique of so few GPUs is found quickly. Criterion 2 is a search over the cliques,
-see cliques.heaviest(), which finds all sets that are equal so far; the others decide between these.
-GPUs that are alike, such as those of a domain on an NVSwitch, are interchangeable, so only one of
-them is tried. A large regular node is therefore as cheap as a small one.
+bandwidth (graph.py). Criterion 2 is decided by branch and bound over the cliques, which finds all
+sets that are equal so far; the others decide between these. GPUs that are alike, such as those of
+a domain on an NVSwitch, are interchangeable, so only one of them is tried. A large regular node is
+therefore as cheap as a small one. On links in no order the search ends with the best sets so far.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Callable, Optional, Sequence
 
-from treepool.placement.effort import GaveUp, remembered
-from treepool.placement.gpus.cliques import clique, heaviest
+import attrs
+
+from treepool.placement.effort import Effort, GaveUp, metered, remembered
+from treepool.placement.gpus.graph import MAX_MEMO, Graph, graph_of, joined_sets
 from treepool.placement.nodes.link_table import LinkTable
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 
-#: How many answers a table remembers. A node of 8 GPUs has 255 possible sets of free GPUs.
-MAX_MEMO = 4096
-
 #: Links of any bandwidth and type.
 ANY = Demand()
 
 #: The cores (a bitmask) that go with a set of GPUs.
 Beside = Callable[[int], int]
+
+#: How many partners are compared at the effort of one choice.
+_LOOKS = 96
 
 
 def best_set(
@@ -51,21 +53,23 @@ def best_set(
     demand: Demand = ANY,
     host: Optional[Domain] = None,
     beside: Beside = lambda gpus: 0,
+    effort: Optional[Effort] = None,
 ) -> Optional[int]:
     """The best set of *number* of the GPUs *free* (bitmasks); None if no set meets *demand*.
 
     *host* is the domain that they are taken from, and *beside* returns the cores that a slot with
     some GPUs takes there. Without a *host*, domains do not count. The table remembers all that
-    does not depend on cores.
+    does not depend on cores. *effort* counts the search. Raises GaveUp if it takes too long to find
+    any set that meets *demand*.
     """
-    equal = remembered(
+    equal: _Equal = metered(
         table.memo,
         MAX_MEMO,
-        (host, free, number, demand),
-        lambda: _Equal(table, free, host, _Choice(table, free, demand, host).equal(number)),
+        (table, host, free, number, demand),
+        lambda spent: _Equal(table, free, host, _best(table, free, number, demand, host, spent)),
+        effort,
     )
-    found: Optional[int] = equal.best(beside)
-    return found
+    return equal.best(beside)
 
 
 def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
@@ -77,7 +81,7 @@ def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
         table.uniform,
         MAX_MEMO,
         (free, demand),
-        lambda: len(set(_Choice(table, free, demand).kinds)) < 2,
+        lambda: len({*_kinds(table, _graph(table, demand), free, None).values()}) < 2,
     )
 
 
@@ -144,90 +148,66 @@ class _Equal:
         return max(paths, default=0), sum(paths)
 
 
-class _Choice:
-    """The choice among some free GPUs, numbered as vertices 0, 1, 2, ... by ascending id."""
+def _best(
+    table: LinkTable, free: int, number: int, demand: Demand, host: Optional[Domain], effort: Effort
+) -> list[int]:
+    """The sets that are best by criteria 1 and 2; none if none meets *demand*.
 
-    def __init__(
-        self, table: LinkTable, free: int, demand: Demand, host: Optional[Domain] = None
-    ) -> None:
-        self.ids = list(idset.iterate(free & table.gpus))
-        places = [table.place[gpu] for gpu in self.ids]
-        self.count = len(places)
-        self.all = (1 << self.count) - 1
-        self.links = [[table.links[i][j] for j in places] for i in places]
-        self.paths = [table.paths[i] for i in places]
-        self.homes = [_home(host, gpu) for gpu in self.ids]
+    Of GPUs that are interchangeable, only those with the lowest ids are in them.
+    """
+    free &= table.gpus
+    graph = _graph(table, demand)
+    if demand == ANY:
+        known = idset.take_lowest(free, number) if idset.size(free) >= number else None
+    else:
+        known = next(joined_sets(graph, free, number, effort), None)
+    if known is None or not number:
+        return [] if known is None else [known]
+    kinds = _kinds(table, graph, free, host)
+    values = [gbps for gbps in table.gbps_in(free) if gbps >= demand.gbps] if number > 1 else []
+    first, last = 0, len(values) - 1  # a set whose slowest link has values[first] is known
+    while first < last:
+        middle = (first + last + 1) // 2
+        faster = _graph(table, attrs.evolve(demand, gbps=values[middle]))
+        found = None
+        with suppress(GaveUp):  # slower links do if it takes long
+            found = next(joined_sets(faster, free, number, effort.part()), None)
+        if found is None:
+            last = middle - 1
+        else:
+            first, graph, known = middle, faster, found
+    search = _Heaviest(table, graph, kinds, effort)
+    with suppress(GaveUp):
+        search.extend(0, 0, [(0, gpu) for gpu in idset.iterate(free)], number)
+    return search.best or [known]
 
-        def meets(v: int, w: int) -> bool:
-            i, j = places[v], places[w]
-            return demand.met_by(table.gbps[i][j], table.types[i][j])
 
-        self.allowed = self._graph(meets)
-        #: Whether any two of the GPUs will do.
-        self.free_choice = demand == ANY
-        self.kinds = self._kinds()
+def _graph(table: LinkTable, demand: Demand) -> Graph:
+    graph = graph_of(table, demand)
+    assert graph is not None
+    return graph
 
-    def equal(self, number: int) -> list[int]:
-        """The sets (bitmasks of ids) that are best by criteria 1 and 2; none if none meets demands.
 
-        Of GPUs that are interchangeable, only those with the lowest ids are in them.
-        """
-        widest = self._widest(number) if number <= self.count else None
-        if widest is None:
-            return []
-        found = heaviest(self.links, self.kinds, *widest, number)
-        return [idset.from_ids(self.ids[v] for v in idset.iterate(one)) for one in found]
+def _kinds(table: LinkTable, graph: Graph, free: int, host: Optional[Domain]) -> dict[int, int]:
+    """For each of the GPUs *free*, the lowest of those that are interchangeable with it."""
+    gpus = list(idset.iterate(free & table.gpus))
+    rows = {gpu: table.links[table.place[gpu]] for gpu in gpus}
+    marks = {gpu: (table.paths[table.place[gpu]], id(_home(host, gpu))) for gpu in gpus}
 
-    def _graph(self, linked: Callable[[int, int], bool]) -> list[int]:
-        vertices = range(self.count)
-        return [sum(1 << w for w in vertices if w != v and linked(v, w)) for v in vertices]
-
-    def _kinds(self) -> list[int]:
-        """For each vertex, the lowest vertex that is its twin."""
-        kinds: list[int] = []
-        for v in range(self.count):
-            kinds.append(next((w for w in range(v) if kinds[w] == w and self._are_twins(v, w)), v))
-        return kinds
-
-    def _are_twins(self, v: int, w: int) -> bool:
-        others = ~(1 << v | 1 << w)
-        return (
-            self.paths[v] == self.paths[w]
-            and self.homes[v] is self.homes[w]
-            and self.allowed[v] & others == self.allowed[w] & others
-            and all(
-                self.links[v][u] == self.links[w][u] for u in range(self.count) if u not in (v, w)
-            )
+    def twins(v: int, w: int) -> bool:
+        if marks[v] != marks[w]:
+            return False
+        others = free & ~(1 << v | 1 << w)
+        if (graph.neighbours(v) ^ graph.neighbours(w)) & others:
+            return False
+        return all(
+            rows[v][table.place[u]] == rows[w][table.place[u]] for u in gpus if u not in (v, w)
         )
 
-    def _values(self) -> list[int]:
-        """The distinct bandwidths between two vertices, ascending."""
-        return sorted({self.links[v][w] for v in range(self.count) for w in range(v)})
-
-    def _widest(self, number: int) -> Optional[tuple[list[int], int]]:
-        """The graph of the fastest links in which a clique of *number* is found, and that clique;
-        None if there is none. Raises GaveUp if that is not known of the slowest allowed."""
-        graph = self.allowed
-        known: Optional[int] = (1 << number) - 1
-        if not self.free_choice:
-            known = clique(graph, self.all, number)
-        values = self._values()
-        if known is None or number < 2 or not values:
-            return None if known is None else (graph, known)
-        first, last = 0, len(values) - 1  # a clique at values[first] is known to exist
-        while first < last:
-            middle = (first + last + 1) // 2
-            least = values[middle]
-            tried = self._graph(lambda v, w: self.links[v][w] >= least)  # noqa: B023
-            tried = [mask & self.allowed[v] for v, mask in enumerate(tried)]
-            found = None
-            with suppress(GaveUp):  # slower links do if it takes long
-                found = clique(tried, self.all, number)
-            if found is None:
-                last = middle - 1
-            else:
-                first, graph, known = middle, tried, found
-        return graph, known
+    kinds: dict[int, int] = {}
+    for v in gpus:
+        kinds[v] = next((w for w in kinds if kinds[w] == w and twins(v, w)), v)
+    return kinds
 
 
 def _home(host: Optional[Domain], gpu: int) -> Optional[Domain]:
@@ -236,3 +216,62 @@ def _home(host: Optional[Domain], gpu: int) -> Optional[Domain]:
         if child.gpus >> gpu & 1:
             return _home(child, gpu)
     return host
+
+
+class _Heaviest:
+    """Branch and bound for the joined sets with the largest sum of links.
+
+    The upper bound of a set assumes that each further GPU gets its best partners; each end of a
+    pair counts half of it. ``best`` has the best sets so far when *effort* is spent.
+    """
+
+    def __init__(
+        self, table: LinkTable, graph: Graph, kinds: dict[int, int], effort: Effort
+    ) -> None:
+        self.place = table.place
+        self.links = table.links
+        self.graph = graph
+        self.kinds = kinds
+        self.effort = effort
+        self.best: list[int] = []
+        self.twice_most = 0
+
+    def extend(self, chosen: int, twice: int, left: list[tuple[int, int]], wanted: int) -> None:
+        """Try all ways to add *wanted* of the GPUs *left* to *chosen*.
+
+        *left* holds pairs (links of the GPU to *chosen*, GPU). *twice* is double the sum of the
+        links of *chosen*.
+        """
+        self.effort.count(1 + len(left) * len(left) // _LOOKS)
+        if not wanted:
+            if twice > self.twice_most or not self.best:
+                self.best, self.twice_most = [], twice
+            if twice == self.twice_most:
+                self.best.append(chosen)
+                self.effort.count(1 + len(self.kinds) ** 2 // (2 * _LOOKS))  # to compare it
+            return
+        bounds = self._bounds(left, wanted - 1)
+        while len(bounds) >= wanted:
+            if self.best and twice + sum(b for b, _, _ in bounds[:wanted]) < self.twice_most:
+                return
+            _, own, gpu = bounds[0]
+            neighbours, row = self.graph.neighbours(gpu), self.links[self.place[gpu]]
+            inner = [(n + row[self.place[w]], w) for _, n, w in bounds if neighbours >> w & 1]
+            if len(inner) >= wanted - 1:
+                self.extend(chosen | 1 << gpu, twice + 2 * own, inner, wanted - 1)
+            # Twins have the same links, so no set without this GPU needs them.
+            bounds = [item for item in bounds if self.kinds[item[2]] != self.kinds[gpu]]
+
+    def _bounds(self, left: list[tuple[int, int]], partners: int) -> list[tuple[int, int, int]]:
+        """Triples (double an upper bound of what the GPU adds, its links to those chosen, GPU),
+        the largest bound first."""
+        places = [self.place[gpu] for _, gpu in left]
+        mask = sum(1 << gpu for _, gpu in left)
+        found = []
+        for own, gpu in left:
+            if idset.size(self.graph.neighbours(gpu) & mask) >= partners:
+                row = self.links[self.place[gpu]]
+                best = sorted([row[place] for place in places])[len(left) - partners :]
+                found.append((2 * own + sum(best), own, gpu))
+        found.sort(key=lambda item: (-item[0], item[2]))
+        return found

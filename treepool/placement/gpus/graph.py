@@ -1,25 +1,23 @@
 """Joined GPUs: sets in which every pair has the links demanded; none if the links are not known.
 
-The pairs of GPUs that meet a demand form a graph, and joined sets are its cliques. cliques.py
-decides quickly whether there is one; best_set.py decides which one is best.
+The pairs of GPUs that meet a demand form a graph, and joined sets are its cliques. GPUs with the
+same neighbours are interchangeable, so the search tries only one of each kind. best_set.py decides
+which set is best.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Optional
+from typing import Any, Iterator, Optional
 
 import attrs
 
-from treepool.placement.effort import GaveUp, remembered
-from treepool.placement.gpus.best_set import MAX_MEMO
-from treepool.placement.gpus.cliques import clique
+from treepool.placement.effort import Effort, metered, remembered
 from treepool.placement.nodes.link_table import LinkTable
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
 
-#: How many demands' graphs a table remembers.
-MAX_GRAPHS = 64
+#: How many demands' graphs a table remembers, and how many answers a graph or a table.
+MAX_GRAPHS, MAX_MEMO = 64, 4096
 
 
 @attrs.frozen(eq=False)
@@ -29,17 +27,18 @@ class Graph:
     linked: tuple[int, ...]
     #: For each GPU, the GPUs that are interchangeable with it: they have the same neighbours.
     twins: tuple[int, ...] = attrs.field(init=False)
-    #: Answers of has_clique(), by (free GPUs, number); None where the search gave up.
-    memo: dict[tuple[int, int], Optional[bool]] = attrs.field(factory=dict)
+    #: Answers of has_clique(), by (graph, free GPUs, number).
+    memo: dict[Any, Any] = attrs.field(factory=dict)
 
     @twins.default
     def _twins(self) -> tuple[int, ...]:
-        ids = range(len(self.linked))
-
-        def exchangeable(v: int, w: int) -> bool:
-            return (self.linked[v] ^ self.linked[w]) & ~(1 << v | 1 << w) == 0
-
-        return tuple(sum(1 << w for w in ids if exchangeable(v, w)) for v in ids)
+        alike: dict[int, int] = {}
+        for gpu, linked in enumerate(self.linked):
+            for key in (linked, linked | 1 << gpu):  # not linked to each other, and linked
+                alike[key] = alike.get(key, 0) | 1 << gpu
+        return tuple(
+            alike[linked] | alike[linked | 1 << gpu] for gpu, linked in enumerate(self.linked)
+        )
 
     def neighbours(self, gpu: int) -> int:
         """The GPUs that are linked to *gpu* as demanded."""
@@ -72,40 +71,52 @@ def _graph(table: LinkTable, demand: Demand) -> Graph:
     return Graph(tuple(linked))
 
 
-def has_clique(graph: Graph, free: int, number: int) -> bool:
+def joined_sets(
+    graph: Graph, among: int, number: int, effort: Effort, apart: tuple[int, ...] = ()
+) -> Iterator[int]:
+    """The joined sets of *number* of the GPUs *among* (bitmasks), the lowest ids first.
+
+    Only one of several sets that differ in interchangeable GPUs is among them. GPUs on both sides
+    of a mask in *apart* are not interchangeable. Raises GaveUp once *effort* is spent.
+    """
+    if number < 2:
+        candidates = among
+    else:
+        candidates = sum(
+            1 << gpu
+            for gpu in idset.iterate(among)
+            if idset.size(among & graph.neighbours(gpu)) >= number - 1
+        )
+    while idset.size(candidates) >= number:
+        effort.count()
+        if not number:
+            yield 0
+            return
+        low = idset.lowest(candidates)
+        twins = graph.twins[low] if low < len(graph.twins) else 0
+        for mask in apart:
+            twins &= mask if mask >> low & 1 else ~mask
+        candidates &= ~(1 << low)
+        inner = candidates & graph.neighbours(low) if number > 1 else 0
+        for rest in joined_sets(graph, inner, number - 1, effort, apart):
+            yield 1 << low | rest
+        candidates &= ~twins
+
+
+def has_clique(graph: Graph, free: int, number: int, effort: Optional[Effort] = None) -> bool:
     """Whether the GPUs *free* contain a joined set of *number*; a single GPU is always joined.
 
-    Raises GaveUp if the search exceeds its bound.
+    *effort* counts the search. Raises GaveUp if it takes too long.
     """
     if number < 2:
         return idset.size(free) >= number
-    known = free & ((1 << len(graph.linked)) - 1)
-
-    def compute() -> Optional[bool]:
-        with suppress(GaveUp):
-            return clique(graph.linked, known, number) is not None
-        return None
-
-    found = remembered(graph.memo, MAX_MEMO, (free, number), compute)
-    if found is None:
-        raise GaveUp
-    return found
-
-
-def lowest_clique(graph: Graph, free: int, number: int) -> Optional[int]:
-    """The joined set of *number* of the GPUs *free* with the lowest ids; None if there is none."""
-    chosen = 0
-    while number > 1:
-        for gpu in idset.iterate(free):
-            rest = free & graph.neighbours(gpu) & -(2 << gpu)
-            if has_clique(graph, rest, number - 1):
-                break
-        else:
-            return None
-        chosen, free, number = chosen | 1 << gpu, rest, number - 1
-    if idset.size(free) < number:
-        return None
-    return chosen | idset.take_lowest(free, number)
+    return metered(
+        graph.memo,
+        MAX_MEMO,
+        (graph, free, number),
+        lambda spent: any(joined_sets(graph, free, number, spent)),
+        effort,
+    )
 
 
 def largest_clique(graph: Graph, gpus: int) -> int:

@@ -51,6 +51,11 @@ class LinkTable:
         places = [self.place[gpu] for gpu in idset.iterate(gpus)]
         return [self.links[i][j] for n, i in enumerate(places) for j in places[:n]]
 
+    def gbps_in(self, gpus: int) -> list[float]:
+        """The different bandwidths between two of *gpus* in GB/s, ascending."""
+        places = [self.place[gpu] for gpu in idset.iterate(gpus)]
+        return sorted({self.gbps[i][j] for n, i in enumerate(places) for j in places[:n]})
+
 
 def compile_links(links: Links, gpus: int) -> Optional[LinkTable]:
     """The table of *links* for a node whose GPUs in R are bitmask *gpus*.

@@ -124,10 +124,10 @@ class NodeType:
     links: Optional[LinkTable] = None
     #: The memory in bytes of each GPU for which the key gives it, by id.
     gpu_memory: Mapping[int, int] = UNKNOWN
-    #: Answers of on_node.levels.amount_levels() and on_node.domains' group_levels().
+    #: Answers of on_node.levels.amount_levels() and on_node.place.Suitable.group_levels().
     levels: dict[Any, dict[Domain, int]] = attrs.field(factory=dict, init=False)
-    #: Answers of on_node.search.able_domains(), None where it gave up, each with its effort.
-    able: dict[Any, tuple[Optional[frozenset[Domain]], int]] = attrs.field(factory=dict, init=False)
+    #: Answers of on_node.place.able_domains().
+    able: dict[Any, Any] = attrs.field(factory=dict, init=False)
     #: The answer of nodes.usable.
     places: dict[None, Any] = attrs.field(factory=dict, init=False)
     #: Answers of nodes.kept.without_kept().

@@ -1,8 +1,9 @@
 """The fit: what a node in a state can give to a request, and how many slots of a range are there.
 
-A fit is a pure function of (state, ask), and the state remembers it. slots.py counts the units,
-chosen.py chooses what those take that somebody asks for. Some requests need a search (search.py),
-which may give up. The fit then says so; it does not mean that such a node cannot serve the request.
+A fit is a pure function of (state, ask), and the state remembers it. units.py and slots.py count
+the units, and choose what those take that somebody asks for. Some requests need a search
+(place.py), which may give up. The fit then says so; it does not mean that such a node cannot serve
+the request.
 """
 
 from __future__ import annotations
@@ -14,16 +15,9 @@ import attrs
 from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.nodes.kept import state_without_kept
 from treepool.placement.nodes.state import MAX_FITS, NodeState
-from treepool.placement.on_node.chosen import Ids
-from treepool.placement.on_node.search import meets_demand
-from treepool.placement.on_node.slots import (
-    DomainUnits,
-    Given,
-    Placer,
-    Run,
-    SlotUnits,
-    Units,
-)
+from treepool.placement.on_node.ids import Ids
+from treepool.placement.on_node.place import meets_demand
+from treepool.placement.on_node.units import NO_UNITS, Placer, Run, Units
 from treepool.placement.request.need import SLOT, Ask, Need, least, slot_of
 
 
@@ -156,7 +150,7 @@ class Fit:
 
 
 #: The fit of a state that gives nothing, where a comparison of numbers is enough to decide that.
-NOTHING = Fit(Steps(SlotUnits((), ()), 0, True, None, 0), ())
+NOTHING = Fit(Steps(NO_UNITS, 0, True, None, 0), ())
 
 
 def fit(state: NodeState, ask: Ask) -> Optional[Fit]:
@@ -236,14 +230,13 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
     if whole and not meets_demand(state.type, state.gpus, group.need):
         return NOTHING
     everything = (state.cores, state.gpus) if ask.whole else None
-    units: Units
     if everything is not None and group.need == Need():
-        units = DomainUnits([Given(group.nslots, False, lambda: everything)])
+        units = Units([Run(1, group.nslots, False)], lambda number: everything)
     else:
         try:
             units = Placer(state, ask.locality, effort).units(group)
         except GaveUp:  # whether GPUs are joined at all
-            effort.gave_up, units = True, DomainUnits(())
+            effort.gave_up, units = True, NO_UNITS
     runs = units.runs
     if runs and not (ask.whole or least(slot_of(group).need)[0] or units.take(1)[0]):
         runs = []  # RFC 20: a job has a core on each of its nodes

@@ -1,262 +1,297 @@
-"""The units of a group: how many slots, or domains with slots, a node can give, local ones first.
+"""Slots in one scope of a node: how many there are, and which cores and GPUs they take.
 
-A unit is a slot, or a domain of the locality above it with as many slots inside as fit there. How
-many there are is counted, by arithmetic where that decides, else by a search. Which cores and GPUs
-they take is chosen later, when somebody asks (chosen.py).
+Numbers say how many there are where a slot is an amount, or domains of one locality; otherwise they
+are placed one after another, and together by a search if that finds fewer than numbers allow. The
+ids are chosen when somebody asks for them. Each slot is placed in the best remaining way; if that
+leaves no room for all that were counted, or takes long, they are placed together.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, NamedTuple, Optional, Sequence, Union
+from itertools import islice
+from typing import Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.placement.effort import Effort, GaveUp
-from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.tree import Domain
-from treepool.placement.on_node.chosen import Ids, Slots, suitable_domains
+from treepool.placement.effort import PER_REQUEST, Effort, GaveUp
+from treepool.placement.gpus.graph import graph_of
+from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.on_node.ids import Ids, ids_of
 from treepool.placement.on_node.ledger import Take, how_often
-from treepool.placement.on_node.levels import amount_levels, asked_of, has_capacity, usable_gpus
-from treepool.placement.on_node.search import slots_among
-from treepool.placement.request.need import MANY, SLOT, Need, Part, decided, is_uniform
+from treepool.placement.on_node.levels import (
+    amount_levels,
+    asked_of,
+    has_free,
+    smallest_hosts,
+    usable_gpus,
+)
+from treepool.placement.on_node.place import Search, Suitable
+from treepool.placement.request.need import Need, Part, decided, is_uniform, takes_one
 from treepool.rfc import idset
-from treepool.rfc.idset import union
 
 
-class Run(NamedTuple):
-    """So many ``units`` one after another, of ``nslots`` slots each.
+@attrs.define(eq=False)
+class _Free:
+    """The cores and GPUs (bitmasks) that the slots so far have left."""
 
-    They are ``remote`` if some slot of each is in a larger kind of domain than the smallest that
-    the idle node could offer.
-    """
-
-    units: int
-    nslots: int
-    remote: bool
+    cores: int
+    gpus: int
 
 
 @attrs.frozen(eq=False)
-class SlotUnits:
-    """The slots that a node can give: the first of them local, and as many as fit in all."""
+class Task:
+    """To place slots of *need* in *scope*, where *cores* and *gpus* of the node are free.
 
-    local: Sequence[Ids]
-    total: Sequence[Ids]
-
-    @property
-    def runs(self) -> list[Run]:
-        """The local ones, then the others."""
-        near = len(self.local)
-        runs = Run(near, 1, False), Run(len(self.total) - near, 1, True)
-        return [run for run in runs if run.units]
-
-    def take(self, number: int) -> Ids:
-        """What *number* slots take."""
-        return (self.local if number <= len(self.local) else self.total)[number - 1]
-
-
-class Given(NamedTuple):
-    """What one domain gives: ``nslots`` slots, and what they ``take``."""
-
-    nslots: int
-    remote: bool
-    take: Callable[[], Ids]
-
-
-@attrs.frozen(eq=False)
-class DomainUnits:
-    """The domains that a node can give, the best first."""
-
-    given: Sequence[Given]
-
-    @property
-    def runs(self) -> list[Run]:
-        """One domain after another."""
-        return [Run(1, given.nslots, given.remote) for given in self.given]
-
-    def take(self, number: int) -> Ids:
-        """What the first *number* domains take."""
-        return _all_of(self.given[:number])
-
-
-Units = Union[SlotUnits, DomainUnits]
-
-
-class Placer:
-    """Places units on a node in *state*; *locality* is preferred, required or none.
-
-    *effort* counts the choices of searches. A search that gives up counts as one that found
-    nothing, and *effort* records that it gave up.
+    With *local*, each is to be in the smallest kind of domain; with *plain*, the tree does not
+    matter. It does not know the state: a state knows its fits, and a cycle would keep both.
     """
 
-    def __init__(self, state: NodeState, locality: str, effort: Effort) -> None:
-        self.state = state
-        self.node_type = state.type
-        self.locality = locality
-        self.plain = locality == "none"
-        self.effort = effort
+    node_type: NodeType
+    cores: int
+    gpus: int
+    scope: Domain
+    need: Need
+    local: bool
+    plain: bool
 
-    def units(self, group: Part) -> Units:
-        """The units of *group* that the node can give, up to its largest count, the best first."""
-        root = self.node_type.root
-        if group.name == SLOT:
-            return SlotUnits(*self.in_scope(root, group))
-        return DomainUnits(self._domains(root, group)[: group.count.maximum])
-
-    def _domains(self, scope: Domain, part: Part) -> list[Given]:
-        """What each domain of *part* in *scope* can give, the domains with the most slots first.
-
-        Each domain gives the largest valid count that it can, independently of the others.
-        """
-        suitable = suitable_domains(self.node_type, self.state.cores, self.state.gpus, False)
-        ledger = suitable.ledger
-        domains = [
-            d
-            for d in self.node_type.named.get(part.name, ())
-            if d is not scope
-            and suitable.within(d, scope)
-            and not (part.whole and not (d.whole and ledger.untouched(d)))
-        ]
-        if not self.plain:
-            domains = sorted(domains, key=lambda d: suitable.path(d, scope))
-        units = (self._domain(domain, part) for domain in domains)
-        found = [unit for unit in units if unit is not None]
-        return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))
-
-    def _domain(self, domain: Domain, part: Part) -> Optional[Given]:
-        """What *domain* gives as one domain of *part*, None if it cannot."""
-        (inner,) = part.need.parts
-        if part.whole:  # everything in the domain is free, as on an idle node
-            root = self.node_type.root
-            state = NodeState(self.node_type, root.cores, root.gpus)
-            idle = Placer(state, self.locality, self.effort)
-            found = idle._domain(domain, attrs.evolve(part, whole=False))
-            return found and found._replace(take=lambda: (domain.cores, domain.gpus))
-        if inner.name == SLOT:
-            local, total = self.in_scope(domain, inner)
-            number = inner.count.largest(len(total))
-            if number is None:
-                return None
-            remote = number > len(local)
-            slots, last = total if remote else local, number - 1
-            return Given(number, remote, lambda: slots[last])
-        units = self._domains(domain, inner)
-        number = inner.count.largest(len(units))
-        if number is None:
-            return None
-        given = units[:number]
-        nslots, remote = sum(unit.nslots for unit in given), any(unit.remote for unit in given)
-        return Given(nslots, remote, lambda: _all_of(given))
-
-    # -- slots
-
-    def in_scope(self, scope: Domain, part: Part) -> tuple[Sequence[Ids], Sequence[Ids]]:
-        """What 1, 2, ... slots of *part* in *scope* take, up to its largest count, as two lists.
-
-        The first list has only local slots, the second as many slots as fit. The second is computed
-        only if the count allows more slots than the first has.
-        """
-        need, most = part.need, MANY if part.count.maximum is None else part.count.maximum
-        if not has_capacity(self.node_type, scope, need):
-            return [], []
-        local = self._most(scope, need, most, not self.plain)
-        if self.plain or self.locality == "required" or len(local) == most:
-            return local, local
-        total = self._most(scope, need, most, False)
-        return local, local if len(total) <= len(local) else total
-
-    def _most(self, scope: Domain, need: Need, most: int, local: bool) -> Sequence[Ids]:
-        """What 1, 2, ... slots of *need* take, up to *most*."""
-        number = self._counted(scope, need, most, local)
-        free = self.state.cores, self.state.gpus
-        slots = Slots(self.node_type, *free, self.plain, scope, need, number or 0, local)
-        return self._searched(slots, most) if number is None else slots
-
-    def _counted(self, scope: Domain, need: Need, most: int, local: bool) -> Optional[int]:
-        """How many slots of *need* fit in *scope*, up to *most*; None if a search must say it."""
-        if not decided(need, local) or self._has_slices_beside(need):
-            return None
+    def counted(self, most: int) -> Optional[int]:
+        """How many slots fit, up to *most*; None if numbers do not decide that."""
+        need = self.need
+        beside = need.takes_amount and bool(need.parts)
+        if not decided(need, self.local) or (beside and self.node_type.root.mig):
+            return None  # slices are not counted beside other GPUs
         if not need.parts:
-            return min(most, self._room(scope, asked_of(scope, need), local))
-        (part,) = need.parts
-        suitable = suitable_domains(self.node_type, self.state.cores, self.state.gpus, local)
-
-        def times(domain: Domain) -> int:
-            inner = asked_of(domain, part.need)
-            return 1 if part.whole else min(most, self._room(domain, inner, local))
-
-        listed = suitable.listed(scope, part)
-        groups = [{d: times(d) for d in g} for g in suitable.grouped(scope, part, listed)]
-        slots = min(most, sum(slots_among(group, part, most) for group in groups))
-        if not need.takes_amount:
+            return min(most, self._copies(self.scope, asked_of(self.scope, need)))
+        slots = min(most, sum(slots_among(g, need.parts[0], most) for g in self._groups(most)))
+        if not beside:
             return slots
         # Each slot takes its amount beside so much in domains, all of it in the scope.
+        (part,) = need.parts
         each, inner = part.count.minimum, part.need
-        cores, gpus = suitable.ledger.cores[scope], suitable.ledger.gpus[scope]
         both = need.cores + each * inner.cores, need.gpus + each * inner.gpus
-        return min(slots, how_often(*both, cores, gpus))
+        free = (self.scope.cores & self.cores, self.scope.open_gpus & self.gpus)
+        return min(slots, how_often(*both, *map(idset.size, free)))
 
-    def _room(self, scope: Domain, need: Need, local: bool) -> int:
+    def _copies(self, scope: Domain, need: Need) -> int:
         """How often *need*'s amount is free in *scope*, or in its smallest kinds of domain."""
+        return sum(times for _, times in self._hosts(scope, need))
+
+    def _hosts(self, scope: Domain, need: Need) -> Iterator[tuple[Domain, int]]:
+        """The domains in *scope* that may give *need*'s amount, and how often each can."""
         levels = amount_levels(self.node_type, need, scope)
-        if local:
-            hosts = [domain for domain in scope.walk() if levels.get(domain) == 0]
-        else:
-            hosts = [scope] if scope in levels else []
-        cores, size = self.state.cores, idset.size
-        gpus = self.state.gpus & usable_gpus(self.node_type, scope, need)
-        free = ((size(host.cores & cores), size(host.gpus & gpus)) for host in hosts)
-        return sum(how_often(need.cores, need.gpus, *amounts) for amounts in free)
+        gpus = self.gpus & usable_gpus(self.node_type, scope, need)
+        for host in scope.walk() if self.local else (scope,):
+            if levels.get(host) == 0 or (host in levels and not self.local):
+                free = idset.size(host.cores & self.cores), idset.size(host.gpus & gpus)
+                yield host, how_often(need.cores, need.gpus, *free)
 
-    def _searched(self, slots: Slots, most: int) -> Slots:
-        """*slots*, up to *most*, where only a search can say how many fit.
+    def _groups(self, most: int, in_order: bool = False) -> list[Mapping[Domain, int]]:
+        """The domains that uniform slots take, divided into those that one slot may take together.
 
-        They are placed one by one, then together.
+        It says how often, up to *most*, each can give. They are *in_order* if the order matters.
         """
-        need = slots.need
-        counts = not decided(need, self.locality == "required") or self._has_slices_beside(need)
-        effort = self.effort.part() if counts else Effort()
-        # Where one of uniform slots fits best takes a search, even if numbers decide how many fit.
-        alone = Effort() if is_uniform(need) else effort
-        cores, gpus = self.state.cores, self.state.gpus
-        while slots.number < most:
-            takes = slots.search(1, cores, gpus, alone)
-            ids = None if takes is None else self._ids(slots, takes, cores, gpus, alone)
-            if ids is None:
-                break
-            cores, gpus = cores & ~ids[0], gpus & ~ids[1]
-            slots.note((self.state.cores & ~cores, self.state.gpus & ~gpus))
-        while slots.number < most and (slots.number or alone.gave_up):
-            takes = slots.search(slots.number + 1, slots.cores, slots.gpus, effort)
+        (part,) = self.need.parts
+        suitable = self._suitable(Effort())
+        ordered = in_order and not self.plain
+        listed = (suitable.singly if ordered else suitable.listed)(self.scope, part)
+        groups = [listed]
+        if self.local and part.count.minimum > 1:
+            levels, members = suitable.group_levels(part), suitable.members(self.scope, listed)
+            groups = [found for host, found in members.items() if levels.get(host) == 0]
+
+        def times(domain: Domain) -> int:
+            return 1 if part.whole else min(most, self._copies(domain, asked_of(domain, part.need)))
+
+        return [{domain: times(domain) for domain in group} for group in groups]
+
+    def _suitable(self, effort: Effort) -> Suitable:
+        return Suitable(self.node_type, self.cores, self.gpus, self.local, effort)
+
+    # -- which of them
+
+    def one_by_one(self, effort: Effort) -> Iterator[Ids]:
+        """What 1, 2, ... slots take, each in the best remaining way; *effort* counts searches."""
+        free = _Free(self.cores, self.gpus)
+        for takes in self._ways(free, effort):
+            while self._have_room(takes, free):
+                ids = ids_of(takes, self.node_type, free.cores, free.gpus, self.plain, effort)
+                if ids is None:
+                    break
+                free.cores, free.gpus = free.cores & ~ids[0], free.gpus & ~ids[1]
+                yield self.cores & ~free.cores, self.gpus & ~free.gpus
+                if not self._repeats:
+                    break
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether the next slot is best where the last is, while there is room.
+
+        A domain that gave something only comes earlier.
+        """
+        return not self.need.parts or (is_uniform(self.need) and not self.need.takes_amount)
+
+    def _have_room(self, takes: Sequence[Take], free: _Free) -> bool:
+        """Whether each of *takes* has room by itself."""
+        for take in takes:
+            scope, need = take.scope, take.need
+            if take.whole:
+                if scope.cores & ~free.cores or scope.gpus & ~free.gpus:
+                    return False
+            elif not has_free(
+                scope, need, free.cores, free.gpus & usable_gpus(self.node_type, scope, need)
+            ):
+                return False
+        return True
+
+    def _ways(self, free: _Free, effort: Effort) -> Iterator[list[Take]]:
+        """What a slot takes, the best first, and what others do when that has no more room."""
+        need = self.need
+        if need.parts and not takes_one(need):
+            while True:
+                takes = self.searched(1, effort, free)
+                if takes is None:
+                    return
+                yield takes
+        scopes, whole = [self.scope], False
+        if need.parts:  # the order of the first slot's domains is that of all slots
+            (part,) = need.parts
+            suitable, whole, need = self._suitable(effort), part.whole, part.need
+            scopes = (suitable.listed if self.plain else suitable.singly)(self.scope, part)
+        for scope in scopes:
+            if whole or self.plain:
+                yield [Take(scope, need if whole else asked_of(scope, need), whole)]
+            else:
+                for host in self._best_hosts(scope, asked_of(scope, need), free):
+                    yield [Take(host, asked_of(scope, need), False)]
+
+    def _best_hosts(self, scope: Domain, need: Need, free: _Free) -> Iterator[Domain]:
+        """The domains in *scope* that give *need*'s amount, one after another."""
+        levels = amount_levels(self.node_type, need, scope)
+        usable, more = usable_gpus(self.node_type, scope, need), True
+        graph = graph_of(self.node_type.links, need.demand)
+        while more:
+            more = False
+            found = smallest_hosts(scope, need, levels, free.cores, free.gpus, usable, graph)
+            for host in found:
+                if self.local and levels[host]:
+                    break
+                more = True
+                yield host
+
+    def searched(
+        self, number: int, effort: Effort, free: Optional[_Free] = None
+    ) -> Optional[list[Take]]:
+        """What *number* slots take together of what is *free*, by a search."""
+        cores, gpus = (free.cores, free.gpus) if free else (self.cores, self.gpus)
+        search = Search(self.node_type, cores, gpus, self.local, self.plain, effort)
+        return search.place(self.scope, self.need, number)
+
+    def together(self, number: int) -> list[Take]:
+        """What *number* slots take together where numbers say that they fit.
+
+        Each domain in turn gives as often as it can.
+        """
+        need = self.need
+        if not need.parts:
+            return self._amounts(self.scope, asked_of(self.scope, need), number)
+        (part,) = need.parts
+        takes: list[Take] = []
+        left = number
+        for group in self._groups(number, in_order=True):
+            slots = slots_among(group, part, left)
+            left, times = left - slots, slots * part.count.minimum
+            for domain, copies in _with_cores(group, part, slots).items():
+                given = min(copies, slots, times)
+                times -= given
+                if part.whole:
+                    takes += [Take(domain, part.need, True)] * given
+                else:
+                    takes += self._amounts(domain, asked_of(domain, part.need), given)
+        if need.takes_amount:
+            takes += [Take(self.scope, asked_of(self.scope, need), False)] * number
+        return takes
+
+    def _amounts(self, scope: Domain, need: Need, number: int) -> list[Take]:
+        """*number* times the amount of *need*, of which each domain gives as often as it can."""
+        suitable = self._suitable(Effort())
+        takes: list[Take] = []
+        for host, copies in sorted(
+            self._hosts(scope, need), key=lambda found: suitable.path(found[0], scope)
+        ):
+            takes += [Take(host, need, False)] * min(copies, number - len(takes))
+        return takes
+
+
+def slots_among(group: Mapping[Domain, int], part: Part, most: int) -> int:
+    """How many slots, at most *most*, can take domains for *part* in *group*.
+
+    So many slots n can just if the domains give n times as often as a slot takes, each of them at
+    most n times (Gale and Ryser, for equal rows).
+    """
+    if part.with_core:
+        most = min(most, sum(domain.ncores > 0 for domain in group))
+    while True:
+        slots = sum(min(times, most) for times in group.values()) // part.count.minimum
+        if slots >= most:
+            return most
+        most = slots
+
+
+def _with_cores(group: Mapping[Domain, int], part: Part, slots: int) -> Mapping[Domain, int]:
+    """*group* without whole domains that would leave one of the *slots* without a core."""
+    if not part.with_core:
+        return group
+    coreless = [domain for domain in group if not domain.ncores]
+    dropped = coreless[slots * (part.count.minimum - 1) :]
+    return {domain: times for domain, times in group.items() if domain not in dropped}
+
+
+@attrs.define(eq=False)
+class Slots:
+    """The *number* slots of a task. Their ids are chosen when somebody asks."""
+
+    task: Task
+    number: int
+    #: What 1, 2, ... slots take that were placed one after another, and what more of them do.
+    taken: list[Ids] = attrs.field(factory=list)
+    more: Optional[Iterator[Ids]] = None
+    #: What so many slots take that a search placed together.
+    searched: dict[int, Sequence[Take]] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, task: Task, most: int, effort: Effort) -> Slots:
+        """The slots of *task*, up to *most*; *effort* counts the search for them."""
+        number = task.counted(most) if most else 0
+        if number is not None:
+            return cls(task, number, more=task.one_by_one(Effort(PER_REQUEST // 2)))
+        part = effort.part()
+        slots = cls(task, 0)
+        try:
+            slots.taken += islice(task.one_by_one(part), most)
+        except GaveUp:
+            part.gave_up = True
+        slots.number = len(slots.taken)
+        while 0 < slots.number < most:
+            takes = task.searched(slots.number + 1, part)
             if takes is None:
                 break
-            if not need.has_gpu_demand:
-                slots.note_takes(takes)
-                continue
-            ids = self._ids(slots, takes, slots.cores, slots.gpus, effort)
-            if ids is None:
-                break
-            slots.note(ids)
-        if counts:
-            self.effort.add(effort)
+            slots.number += 1
+            slots.searched[slots.number] = takes
+        effort.add(part)
         return slots
 
-    def _ids(
-        self, slots: Slots, takes: Sequence[Take], cores: int, gpus: int, effort: Effort
-    ) -> Optional[Ids]:
-        """The ids of *takes* for *slots* where *cores* and *gpus* are free; None if a search for
-        GPUs that are joined gave up."""
-        try:
-            return slots.ids_of(takes, cores, gpus)
-        except GaveUp:
-            effort.gave_up = True
-            return None
-
-    def _has_slices_beside(self, need: Need) -> bool:
-        """Whether a slot takes an amount beside its domains where GPUs have slices."""
-        return need.takes_amount and bool(need.parts) and bool(self.node_type.root.mig)
-
-
-def _all_of(given: Iterable[Given]) -> Ids:
-    """What *given* domains take together."""
-    taken = [one.take() for one in given]
-    return union(cores for cores, _ in taken), union(gpus for _, gpus in taken)
+    def take(self, number: int) -> Ids:
+        """What the first *number* slots take together."""
+        task, taken = self.task, self.taken
+        while self.more is not None and len(taken) < number:
+            ids = next(self.more, None)
+            if ids is None:
+                self.more = None
+            else:
+                taken.append(ids)
+        if number <= len(taken):
+            return taken[number - 1]
+        takes = self.searched.get(number) or task.together(number)
+        found = ids_of(takes, task.node_type, task.cores, task.gpus, task.plain)
+        assert found is not None, "more slots were counted than there are"
+        return found

@@ -129,7 +129,7 @@ class Ask:
 
     With ``counted``, some count on or above the slot is a range that each node, or domain, meets
     independently: nodes that can give more come first. With ``searched``, arithmetic does not
-    decide what fits; a search (search.py) may be necessary, and it may give up. With ``beside``, a
+    decide what fits; a search (place.py) may be necessary, and it may give up. With ``beside``, a
     search may be necessary on nodes with MIG domains: a slot takes an amount beside its domains.
     With ``exact``, the first unit takes just ``min_cores`` and ``min_gpus``.
 
@@ -241,7 +241,7 @@ def decided(need: Need, local: bool) -> bool:
 
     This holds if a slot is an amount, or domains of one locality with an amount in each. It also
     holds if a slot takes another amount beside them, unless the domains are whole and may differ in
-    size, or all must be local. See on_node/search.py.
+    size, or all must be local. See on_node/slots.py.
     """
     if not need.parts:
         return need.demand is None and not (need.fair_share and need.gpu_memory)

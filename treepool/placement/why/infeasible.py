@@ -18,7 +18,7 @@ from treepool.placement.nodes.kept import kept_cores, without_kept
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.fit import compute
-from treepool.placement.on_node.search import able_domains
+from treepool.placement.on_node.place import able_domains
 from treepool.placement.request.need import SLOT, Ask, Need, Part
 from treepool.placement.request.slot import needs_in, without_link_demand
 from treepool.placement.request.vertices import Request

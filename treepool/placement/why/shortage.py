@@ -14,7 +14,7 @@ from treepool.errors import Reason
 from treepool.placement.gpus.graph import graph_of, largest_clique
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.levels import amount_levels, asked_of, has_memory, usable_gpus
-from treepool.placement.on_node.search import meets_demand
+from treepool.placement.on_node.place import meets_demand
 from treepool.placement.request.need import Demand, Need
 from treepool.rfc import idset
 from treepool.rfc.links import ANY_FAST

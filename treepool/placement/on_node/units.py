@@ -1,0 +1,150 @@
+"""The units of a group: how many slots, or domains with slots, a node can give, local ones first.
+
+A unit is a slot, or a domain of the locality above it with as many slots inside as fit there.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Iterable, NamedTuple, Optional, Sequence
+
+import attrs
+
+from treepool.placement.effort import Effort
+from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import Domain
+from treepool.placement.on_node.ids import Ids
+from treepool.placement.on_node.levels import has_capacity
+from treepool.placement.on_node.place import Suitable
+from treepool.placement.on_node.slots import Slots, Task
+from treepool.placement.request.need import MANY, SLOT, Part
+from treepool.rfc.idset import union
+
+
+class Run(NamedTuple):
+    """So many ``units`` one after another, of ``nslots`` slots each.
+
+    They are ``remote`` if some slot of each is in a larger kind of domain than the smallest that
+    the idle node could offer.
+    """
+
+    units: int
+    nslots: int
+    remote: bool
+
+
+@attrs.frozen(eq=False)
+class Units:
+    """The units that a node can give, the best first.
+
+    ``take(n)`` is what the first n of them take.
+    """
+
+    runs: Sequence[Run]
+    take: Callable[[int], Ids]
+
+
+NO_UNITS = Units((), lambda number: (0, 0))
+
+
+class Given(NamedTuple):
+    """What one domain gives: ``nslots`` slots, and what they ``take``."""
+
+    nslots: int
+    remote: bool
+    take: Callable[[], Ids]
+
+
+class Placer:
+    """Places units on a node in *state*; *locality* is preferred, required or none.
+
+    *effort* counts the choices of searches. A search that gives up counts as one that found
+    nothing, and *effort* records that it gave up.
+    """
+
+    def __init__(self, state: NodeState, locality: str, effort: Effort) -> None:
+        self.state = state
+        self.node_type = state.type
+        self.locality = locality
+        self.plain = locality == "none"
+        self.effort = effort
+
+    def units(self, group: Part) -> Units:
+        """The units of *group* that the node can give, up to its largest count, the best first."""
+        root = self.node_type.root
+        if group.name != SLOT:
+            given = self._domains(root, group)[: group.count.maximum]
+            runs = [Run(1, one.nslots, one.remote) for one in given]
+            return Units(runs, lambda number: _all_of(given[:number]))
+        local, total = self.slots_in(root, group)
+        near, far = local.number, total.number - local.number
+        runs = [run for run in (Run(near, 1, False), Run(far, 1, True)) if run.units]
+        return Units(runs, lambda number: (local if number <= near else total).take(number))
+
+    def _domains(self, scope: Domain, part: Part) -> list[Given]:
+        """What each domain of *part* in *scope* can give, the domains with the most slots first.
+
+        Each domain gives the largest valid count that it can, independently of the others.
+        """
+        free = self.state.cores, self.state.gpus
+        suitable = Suitable(self.node_type, *free, False, self.effort)
+        domains = [
+            d
+            for d in self.node_type.named.get(part.name, ())
+            if d is not scope
+            and scope in self.node_type.around[d]
+            and not (part.whole and not (d.whole and suitable.ledger.untouched(d)))
+        ]
+        if not self.plain:
+            domains = sorted(domains, key=lambda d: suitable.path(d, scope))
+        units = (self._domain(domain, part) for domain in domains)
+        found = [unit for unit in units if unit is not None]
+        return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))
+
+    def _domain(self, domain: Domain, part: Part) -> Optional[Given]:
+        """What *domain* gives as one domain of *part*, None if it cannot."""
+        (inner,) = part.need.parts
+        if part.whole:  # everything in the domain is free, as on an idle node
+            root = self.node_type.root
+            state = NodeState(self.node_type, root.cores, root.gpus)
+            idle = Placer(state, self.locality, self.effort)
+            found = idle._domain(domain, attrs.evolve(part, whole=False))
+            return found and found._replace(take=lambda: (domain.cores, domain.gpus))
+        if inner.name == SLOT:
+            local, total = self.slots_in(domain, inner)
+            most = inner.count.largest(total.number)
+            if most is None:
+                return None
+            fitting, remote = most, most > local.number
+            slots = total if remote else local
+            return Given(fitting, remote, lambda: slots.take(fitting))
+        units = self._domains(domain, inner)
+        number = inner.count.largest(len(units))
+        if number is None:
+            return None
+        given = units[:number]
+        nslots, remote = sum(unit.nslots for unit in given), any(unit.remote for unit in given)
+        return Given(nslots, remote, lambda: _all_of(given))
+
+    def slots_in(self, scope: Domain, part: Part) -> tuple[Slots, Slots]:
+        """The slots of *part* in *scope*, up to its largest count: local ones, and all that fit.
+
+        The others are computed only if the count allows more slots than are local.
+        """
+        need, most = part.need, MANY if part.count.maximum is None else part.count.maximum
+        if not has_capacity(self.node_type, scope, need):
+            most = 0
+        state = self.state
+        task = Task(
+            self.node_type, state.cores, state.gpus, scope, need, not self.plain, self.plain
+        )
+        local = Slots.of(task, most, self.effort)
+        if self.plain or self.locality == "required" or local.number == most:
+            return local, local
+        total = Slots.of(attrs.evolve(task, local=False), most, self.effort)
+        return local, local if total.number <= local.number else total
+
+
+def _all_of(given: Iterable[Given]) -> Ids:
+    """What *given* domains take together."""
+    taken = [one.take() for one in given]
+    return union(cores for cores, _ in taken), union(gpus for _, gpus in taken)
