@@ -43,8 +43,8 @@ A Flux instance of 32 nodes, n[0-31], each with 96 cores and 4 GPUs, and a day's
 motion: an hour takes a minute. What you submit runs, as processes of this machine.
 
   page   file://$page
-  ask    flux treepool explain --job $waits
-         flux treepool explain --instance 'node=8/slot=4/[core=24;gpu=1]' --duration 2m
+  ask    flux treepool explain $waits
+         flux submit --test-only -N8 -n32 -c24 -g1 -t2m true
          flux treepool status --jobs
   run    flux run --queue=debug -n2 -c48 flux getattr hostname
   end    exit
