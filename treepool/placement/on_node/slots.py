@@ -252,9 +252,12 @@ class Slots:
 
     task: Task
     number: int
-    #: What 1, 2, ... slots take that were placed one after another, and what more of them do.
+    #: What 1, 2, ... slots take that were placed one after another, and what more of them do: the
+    #: iterator goes once there are none, because thousands of fits are remembered.
     taken: list[Ids] = attrs.field(factory=list)
     more: Optional[Iterator[Ids]] = None
+    #: Whether no more can be placed one after another.
+    complete: bool = False
     #: What so many slots take that a search placed together.
     searched: dict[int, Sequence[Take]] = attrs.field(factory=dict)
 
@@ -263,14 +266,14 @@ class Slots:
         """The slots of *task*, up to *most*; *effort* counts the search for them."""
         number = task.counted(most) if most else 0
         if number is not None:
-            return cls(task, number, more=task.one_by_one(Effort(PER_REQUEST // 2)))
+            return cls(task, number)
         part = effort.part()
         slots = cls(task, 0)
         try:
             slots.taken += islice(task.one_by_one(part), most)
         except GaveUp:
             part.gave_up = True
-        slots.number = len(slots.taken)
+        slots.number, slots.complete = len(slots.taken), True
         while 0 < slots.number < most:
             takes = task.searched(slots.number + 1, part)
             if takes is None:
@@ -283,12 +286,14 @@ class Slots:
     def take(self, number: int) -> Ids:
         """What the first *number* slots take together."""
         task, taken = self.task, self.taken
-        while self.more is not None and len(taken) < number:
+        while not self.complete and len(taken) < number:
+            if self.more is None:
+                self.more = task.one_by_one(Effort(PER_REQUEST // 2))
             ids = next(self.more, None)
-            if ids is None:
-                self.more = None
-            else:
+            if ids is not None:
                 taken.append(ids)
+            if ids is None or len(taken) == self.number:
+                self.more, self.complete = None, True
         if number <= len(taken):
             return taken[number - 1]
         takes = self.searched.get(number) or task.together(number)
