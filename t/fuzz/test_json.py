@@ -41,7 +41,7 @@ COMMANDS = {
     ("alloc", "slot=1/core", "-R"): RS[0],
     ("alloc", "--json", "--cluster", "a", "--jobspec"): JOBSPECS[0],
     ("validate",): RS[0],
-    ("subinstance",): RS[0],
+    ("alloc", "--subinstance", "-R"): RS[0],
     ("conformance",): VECTORS,
     ("show", "-R"): RS[0],
     ("advise", "-R"): RS[0],
