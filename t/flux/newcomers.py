@@ -94,7 +94,7 @@ def run(instance, command):
     if "urgency" in command:
         job = instance.submit("-N32", "-n32", "--exclusive")
     try:
-        words = shlex.split(command.replace("ID", job))
+        words = shlex.split(command.replace("ID", job).replace("--hosts n", "--hosts fake"))
         assert words[0] == "flux"
         instance.flux(*words[1:])
     finally:

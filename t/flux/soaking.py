@@ -312,7 +312,8 @@ def problems(R):
 def scripts(lines):
     """[job, rank, start, end] of what the housekeeping scripts noted."""
     found, running = [], {}
-    for jobid, rank, what, at in (line.split() for line in lines):
+    whole = (words for words in map(str.split, lines) if len(words) == 4)  # the broker may be gone
+    for jobid, rank, what, at in whole:
         key = int(jobid), int(rank)
         if what == "start":
             running[key] = float(at)

@@ -89,7 +89,7 @@ def test_the_system_instance_has_the_topology_of_its_nodes_without_a_key(walk):
     told = said(walk, "The system instance", 1)
     assert "sched-treepool" in told
     assert "topology: numa, socket (hwloc of 2 nodes)" in told
-    assert "rank0/core[0-2,12-14],gpu[0-1]" in told
+    assert "/core[0-2,12-14],gpu[0-1]" in told
 
 
 def test_a_key_that_was_written_needs_no_broker(walk):

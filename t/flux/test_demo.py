@@ -63,7 +63,8 @@ def test_tasks_run_on_its_nodes_and_nothing_complains(demo):
 def test_it_says_where_the_page_is_and_what_to_ask(demo):
     (page,) = (line for line in demo[0].stdout.splitlines() if line.endswith("now.html"))
     assert f"file://{page}" in demo[0].stderr
-    assert demo[0].stderr.count("flux treepool ") == 3
+    assert demo[0].stderr.count("flux treepool ") == 2
+    assert "flux submit --test-only " in demo[0].stderr
 
 
 def test_its_status_is_that_of_the_command_and_nothing_is_left(demo):

@@ -258,7 +258,7 @@ def test_commands_say_that_another_scheduler_runs_and_how_to_have_treepool(tmp_p
         for words in (
             ["explain", "--instance", "slot/core"],
             ["window", "list"],
-            ["status", "--user"],
+            ["status", "--users"],
         ):
             done = instance.run("treepool", *words)
             assert done.returncode != 0

@@ -92,7 +92,7 @@ def test_a_new_priority_counts(small, idle):
 
 
 def test_with_fifo_nothing_passes_the_first_that_waits(small, idle):
-    load(small)
+    load(small, "policy=fifo")
     small.wait(small.submit("-t1h", "-n1", "-c1"), "alloc")
     small.submit("-t1h", "-N2", "-n2", "--exclusive")
     assert not running(small, small.submit("-t1m", "-n1"))
