@@ -11,6 +11,7 @@ from placement.promises import pool_of
 from treepool import parse_shape
 from treepool.placement.plan.jobs import Rule, Terms
 from treepool.placement.plan.queue import Queue
+from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 
 NOW = 1000.0
@@ -211,7 +212,7 @@ def test_no_job_ends_that_could_have_stayed(seed):
         site.queue.remove(jobid)
     held = {
         jobid: {
-            rank: cores.bit_count()
+            rank: idset.size(cores)
             for ranks, cores, _ in site.pool.job(jobid).parts
             for rank in range(nodes)
             if ranks >> rank & 1
