@@ -33,15 +33,16 @@ class Site:
         self.running[job.jobid] = self.now + job.length
         self.started_at[job.jobid] = self.now
 
-    def preempt(self, job, victims):
-        for victim in victims:
+    def preempt(self, job, victims, new):
+        assert new <= victims and not new & self.ended.keys(), "a job is told twice"
+        for victim in new:
             assert victim in self.running
             since, after = self.started_at[victim], self.terms[victim].after
             assert after < math.inf, "a job without the attribute ends"
             assert self.now >= since + after, "a job ends before its time"
             assert self.terms[job.jobid].preempts
-            self.ending.setdefault(victim, self.now + self.grace)
-            self.ended.setdefault(victim, job.jobid)
+            self.ending[victim] = self.now + self.grace
+            self.ended[victim] = job.jobid
 
     def refused(self, job, reason):
         raise AssertionError(reason)
@@ -182,6 +183,39 @@ def test_a_cancelled_job_leaves_the_queue_as_it_was():
     site.submit(3, "slot/core=8", 10)
     site.at(NOW + 31)
     assert site.started_at[3] == NOW + 30
+
+
+def test_two_that_wait_for_one_victim_end_it_once():
+    site = Site(nodes=1, grace=30.0)
+    site.submit(1, "slot/core=8", 1000, after=0)
+    site.submit(2, "slot/core=4", 10)
+    site.submit(3, "slot/core=4", 10)
+    assert site.ended == {1: 2}
+    site.at(NOW + 31)
+    assert {2, 3} <= site.started_at.keys()
+
+
+def test_one_that_is_leaving_ends_rather_than_another():
+    site = Site(nodes=2, grace=30.0)
+    site.submit(1, "slot/core=8", 1000, after=0)
+    site.submit(9, "slot/core=8", 20)
+    site.submit(2, "slot/core=8", 10)
+    site.queue.remove(2)
+    site.at(NOW + 20)
+    site.submit(3, "slot/core=8", 1000, after=0)
+    site.submit(4, "slot/core=8", 10)
+    assert site.ended == {1: 2}
+    site.at(NOW + 31)
+    assert site.started_at[4] == NOW + 30
+
+
+def test_a_replay_is_woken_when_a_job_becomes_preemptible():
+    site = Site(nodes=1, grace=2.0)
+    site.submit(1, "slot/core=8", 100)
+    site.submit(2, "slot/core=8", 1000, after=60)
+    site.submit(3, "slot/core=8", 10)
+    site.at(NOW + 400)
+    assert site.started_at[3] <= NOW + 170
 
 
 def needed(site, free, jobs, wanted):

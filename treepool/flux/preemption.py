@@ -51,9 +51,11 @@ class Preemption:
                 event = json.loads(line) if '"alloc"' in line or '"jobspec-update"' in line else {}
                 if event.get("name") == "alloc":
                     since = float(event["timestamp"])
-                update = f"attributes.system.{ATTRIBUTE}"
-                if event.get("name") == "jobspec-update" and update in event["context"]:
-                    spec["attributes"]["system"][ATTRIBUTE] = event["context"][update]
+                if event.get("name") == "jobspec-update":
+                    for key in (ATTRIBUTE, "queue"):
+                        update = f"attributes.system.{key}"
+                        if update in event["context"]:
+                            spec["attributes"]["system"][key] = event["context"][update]
             queue = str(_inner(_inner(spec, "attributes"), "system").get("queue") or "")
             return since, self.terms(spec, queues_of(queue)).after if since else math.inf
         except Exception:  # users write jobspecs and events

@@ -336,14 +336,14 @@ class TreepoolScheduler(Protocol):
         self.users[job.jobid] = self._submissions.leave(job.jobid).userid
         self._numbers.placed += 1
 
-    def preempt(self, job: Waiting, victims: frozenset[int]) -> None:
-        """End *victims*, and tell them and *job* of each other."""
+    def preempt(self, job: Waiting, victims: frozenset[int], new: frozenset[int]) -> None:
+        """End *new* among *victims*, and tell them and *job* of each other."""
         queue = self._submissions[job.jobid].queue
         note = f"preempted by {JobID(job.jobid).f58}" + f" of queue {queue}" * bool(queue)
-        for victim in sorted(victims):
+        for victim in sorted(new):
             raised = job_raise_async(self.handle, victim, "preempt", 0, note)
             then(self.handle, raised, lambda future: future.get())
-        self._numbers.preempted += len(victims)
+        self._numbers.preempted += len(new)
         names = [JobID(victim).f58 for victim in sorted(victims)[:_MOST_NAMED]]
         more = ["..."] * (len(victims) > _MOST_NAMED)
         self._submissions[job.jobid].tell({"preempts": ",".join(names + more)})

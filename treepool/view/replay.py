@@ -407,9 +407,9 @@ class _Run:
         if self.watch is not None:
             self.watch(traced, self.began + self.now, allocation)
 
-    def preempt(self, job: Waiting, victims: frozenset[int]) -> None:
+    def preempt(self, job: Waiting, victims: frozenset[int], new: frozenset[int]) -> None:
         """End *victims* at once."""
-        for number in victims:
+        for number in new:
             cores = sum(idset.size(r) * idset.size(c) for r, c, _ in self.held[number])
             self.lost += cores * (self.now - self.since[number])
             self.preempted += 1

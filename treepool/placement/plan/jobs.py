@@ -21,6 +21,9 @@ from treepool.placement.request.vertices import Request
 CENTURY = 100 * 365.25 * 86400.0
 FAR = CENTURY / 2
 
+#: A preemptible job does not start where it would be ended within so many seconds.
+_INSTANT = 1.0
+
 #: The policies, and how many jobs of a queue have a reservation by default. Under fifo it is one,
 #: whatever is given, because no job passes the first.
 POLICIES: dict[str, float] = {"fifo": 1, "easy": 1, "conservative": 64}
@@ -155,7 +158,7 @@ class Waiting:
     def sight(self) -> Sight:
         """What the job sees of what is held."""
         own = self.job_class
-        tail = max(0.0, self.length - own.terms.after)
+        tail = max(0.0, self.length - max(own.terms.after, _INSTANT))
         return Sight(own.admitted, own.terms.preempts, tail)
 
     @property

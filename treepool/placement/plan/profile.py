@@ -372,9 +372,12 @@ class Profile:
 
     def sharing(self, jobs: Iterable[int], parts: tuple[Held, ...]) -> list[int]:
         """Those of *jobs* that hold some of *parts*."""
-        held = ((job, self.holdings[job]) for job in jobs if job in self.holdings)
-        ranks = ranks_in(parts)
-        return [job for job, has in held if has.ranks & ranks and _share(parts, has.parts)]
+        near: set[Holder] = set()
+        for block in _blocks(ranks_in(parts)):
+            near.update(holder for holder, _ in self._around.get(block, _NONE))
+        for rank in idset.iterate(ranks_in(parts) & self._having_few):
+            near.update(holder for holder, _ in self._on[rank])
+        return [job for job in jobs if job in near and _share(parts, self.holdings[job].parts)]
 
     # -- following the pool
 

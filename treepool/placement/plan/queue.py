@@ -75,8 +75,9 @@ class Launcher(Protocol):
         If this raises, the queue frees the allocation.
         """
 
-    def preempt(self, job: Waiting, victims: frozenset[int]) -> None:
-        """The jobs *victims*, which are preemptible, are to end: *job* starts when they have."""
+    def preempt(self, job: Waiting, victims: frozenset[int], new: frozenset[int]) -> None:
+        """The jobs *victims*, which are preemptible, are to end: *job* starts when they have. The
+        *new* ones among them were not told before."""
 
     def refused(self, job: Waiting, reason: str) -> None:
         """*job* can never run, because of *reason*."""
@@ -140,6 +141,8 @@ class Queue:
         self._moved: list[Change] = []
         #: Whether the work in progress is a part of a sweep.
         self._sweeping = False
+        #: The running jobs that were told to end for another.
+        self._told: set[int] = set()
         #: When the patience of jobs ends: a heap. Some may have left.
         self._patience: list[tuple[float, int]] = []
         #: The types of the nodes, by rank.
@@ -379,6 +382,9 @@ class Queue:
         times, start = [self._window_ends], self.profile.starts.after(self._now)
         times += [start] if start is not None and start < self._now + FAR else []
         times += [self._patience[0][0]] if self._patience else []
+        if self.profile.starts.upto(self._now):  # jobs that wait for preemptible ones, perhaps
+            moment = self.profile.yields.after(self._now)
+            times += [] if moment is None else [moment]
         times += [self._next_sweep] if self._roomier != _NEVER else []
         return min(times, default=math.inf)
 
@@ -479,7 +485,8 @@ class Queue:
         starts, changes = self.profile.starts, self.profile.log.end
         started = starts.holders(0, starts.upto(now))
         due = [self.reservations[h] for h in started if h in self.reservations]
-        untried = (r for r in due if r.tried != changes or now + r.job.length > r.end + LATE)
+        late = (r for r in due if r.tried != changes or now + r.job.length > r.end + LATE)
+        untried = (r for r in late if not any(map(self.pool.has_job, r.victims)))
         first = min(untried, key=lambda r: (r.start, r.job.place), default=None)
         return None if first is None else first.job
 
@@ -664,12 +671,13 @@ class Queue:
     def _cheapest_first(self) -> Generator[None, None, list[int]]:
         """The running jobs that may be ended now, those that lose least first."""
         profile, now = self.profile, self._clock()
-        told = frozenset[int]().union(*(made.victims for made in self.reservations.values()))
+        self._told = set(filter(self.pool.has_job, self._told))
         lost: dict[int, float] = {}
         for jobid in self._may_end():
             if jobid in profile.preemptible:
                 since, _ = profile.terms[jobid]
-                lost[jobid] = 0.0 if jobid in told else profile.share(jobid) * (now - since)
+                share = profile.share(jobid)
+                lost[jobid] = -1.0 if jobid in self._told else share * (now - since)
             if profile.meter.spend(1):
                 yield
         return sorted(lost, key=lambda jobid: (lost[jobid], -jobid))
@@ -699,7 +707,7 @@ class Queue:
                 if selection is not None:
                     ending = profile.sharing(some, parts_of(selection))
         selection = yield from self._without(job, ending)
-        if selection is None:
+        if selection is None or job.jobid in self._void:
             return  # something has changed
         now, parts = self._clock(), parts_of(selection)
         made.victims = frozenset(profile.sharing(ending, parts))
@@ -711,7 +719,8 @@ class Queue:
             line.preempting.add(job.jobid)
             made.asked = now
             self._offer(line)
-            self._launcher.preempt(job, made.victims)
+            told, self._told = self._told, self._told | made.victims
+            self._launcher.preempt(job, made.victims, made.victims - told)
         else:
             self._launch(job, made.parts, made.nslots, now, made.end)
 
