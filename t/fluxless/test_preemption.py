@@ -28,7 +28,7 @@ def test_what_a_job_says_counts_more_than_its_queue():
 
 @pytest.mark.parametrize("value", [True, None, "soon", -1, [], 1e999])
 def test_what_is_no_time_is_refused(value):
-    with pytest.raises(InvalidJobspec, match="^/attributes/system/preemptible-after: "):
+    with pytest.raises(InvalidJobspec, match=r"^/attributes/system/preemptible-after: "):
         STANDBY.terms(spec("batch", **{"preemptible-after": value}), ("batch",))
 
 
