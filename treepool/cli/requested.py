@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, Mapping, Optional, Sequence
 
 import attrs
 
 from treepool.cli.screen import USAGE, Stop
-from treepool.errors import InvalidInput
-from treepool.flux import joboptions
+from treepool.errors import InvalidInput, InvalidOption
+from treepool.flux import joboptions, waitopt
 from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint, document
 from treepool.rfc.findings import shown
-
-#: A Flux Standard Duration (RFC 23), and its units in seconds.
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h|d)?", re.ASCII)
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 #: The options that a shape, which says all that the job asks for, leaves.
 _OPTIONS = [one for one in joboptions.OPTIONS if joboptions.dest(one[0]) not in joboptions.ADDING]
@@ -95,7 +91,7 @@ def are_given(arguments: Namespace) -> list[str]:
     names = [joboptions.dest(flag) for flag, _, _ in _OPTIONS]
     names += ["requires", "constraint", "queue", "duration", "option"]
     given = [name for name in names if getattr(arguments, name) not in (None, False, [])]
-    return [f"--{name.replace('_', '-')}" for name in given]
+    return list(map(joboptions.flag, given))
 
 
 def _constraints(arguments: Namespace) -> Optional[dict[str, Any]]:
@@ -161,11 +157,12 @@ def _texts(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _seconds(text: Optional[str]) -> Optional[float]:
-    """The seconds of ``--duration``."""
+    """The seconds of ``--duration``, a Flux Standard Duration (RFC 23)."""
     if text is None:
         return None
-    match = _DURATION.fullmatch(text)
-    seconds = float(match[1]) * _UNITS[match[2] or "s"] if match else 0.0
+    seconds = 0.0
+    with suppress(InvalidOption):
+        seconds = float(waitopt.wait(text if text[-1:].isalpha() else f"{text}s"))
     if not 0 < seconds < 1e9:
         raise Stop(f"argument --duration: {shown(text)} is not a time such as 4h", USAGE)
     return seconds

@@ -50,6 +50,11 @@ def dest(flag: str) -> str:
     return flag[2:].replace("-", "_")
 
 
+def flag(name: str) -> str:
+    """The option with this name in Python."""
+    return f"--{name.replace('_', '-')}"
+
+
 #: The options whose values come to something else in the jobspec.
 _READ = ("gpu", "memory", "locality_wait", "switches")
 
@@ -82,9 +87,7 @@ def add(given: Mapping[str, Any], jobspec: Any) -> None:
     """Write the options that are *given* into *jobspec*."""
     system = jobspec.attributes["system"]
     options = {
-        name: _Option(_value(name, given[name]), f"--{name.replace('_', '-')}")
-        for name in _PLAIN
-        if name in given
+        name: _Option(_value(name, given[name]), flag(name)) for name in _PLAIN if name in given
     }
     if "gpu" in given:
         _add_gpu(given["gpu"], jobspec, options)
@@ -104,8 +107,7 @@ def named(message: str) -> str:
     above, _, name = place.rpartition("/")
     if place[:1] != "/" or above not in ("", "/attributes/system/treepool"):
         return message
-    flag = {"wait": "locality-wait"}.get(name, name.replace("_", "-"))
-    return f"--{flag}: {rest}"
+    return f"{flag({'wait': 'locality_wait'}.get(name, name))}: {rest}"
 
 
 def _value(name: str, given: Any) -> Any:
@@ -148,19 +150,19 @@ def _add_wait(given: Mapping[str, Any], options: dict[str, _Option]) -> None:
         from treepool.errors import InvalidOption
         from treepool.flux import waitopt
 
-        flag, text = f"--{name.replace('_', '-')}", str(given[name])
+        text = str(given[name])
         try:
             number, wait = (
                 waitopt.switches(text) if name == "switches" else (None, waitopt.wait(text))
             )
         except InvalidOption as e:
-            _refuse(flag, str(e))
+            _refuse(flag(name), str(e))
         if number is not None:
-            options["switches"] = _Option(number, flag)
+            options["switches"] = _Option(number, flag(name))
         if wait is not None:
             if "wait" in options:
-                _refuse(flag, "--locality-wait says already how long to wait")
-            options["wait"] = _Option(wait, flag)
+                _refuse(flag(name), "--locality-wait says already how long to wait")
+            options["wait"] = _Option(wait, flag(name))
 
 
 def _count(num: Optional[int], given: Gpu, vertices: list[dict[str, Any]]) -> None:
@@ -198,7 +200,7 @@ def _add_memory(given: Mapping[str, Any], vertices: list[dict[str, Any]]) -> Non
 
     for name in REPLACING:
         if given.get(name):
-            _refuse("--memory", f"--{name.replace('_', '-')} says all that the job asks for")
+            _refuse("--memory", f"{flag(name)} says all that the job asks for")
     if any(vertex.get("type") == "memory" for vertex in vertices):
         _refuse("--memory", "the request says already how much memory")
     try:

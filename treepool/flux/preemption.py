@@ -16,6 +16,7 @@ from treepool.errors import InvalidJobspec, InvalidOption
 from treepool.flux.waitopt import wait
 from treepool.placement.plan.jobs import Terms
 from treepool.rfc.findings import shown
+from treepool.rfc.queues import inner
 
 #: The attribute of a job (in ``attributes.system``), and the option of a queue.
 ATTRIBUTE = "preemptible-after"
@@ -31,7 +32,7 @@ class Preemption:
 
     def terms(self, jobspec: object, queues: tuple[str, ...]) -> Terms:
         """The terms of a job of *queues*, its own last. Raises InvalidJobspec."""
-        system = _inner(_inner(jobspec, "attributes"), "system")
+        system = inner(jobspec, "attributes", "system")
         after = math.inf
         for queue in queues:
             after = self.after.get(queue, after)
@@ -45,6 +46,8 @@ class Preemption:
 
         A job whose jobspec or events cannot be read is never preempted.
         """
+        if not self.after and ATTRIBUTE not in jobspec and ATTRIBUTE not in events:
+            return 0.0, math.inf  # as of nearly all jobs, of which there may be tens of thousands
         try:
             spec, since = json.loads(jobspec), 0.0
             for line in events.split("\n"):
@@ -56,7 +59,7 @@ class Preemption:
                         update = f"attributes.system.{key}"
                         if update in event["context"]:
                             spec["attributes"]["system"][key] = event["context"][update]
-            queue = str(_inner(_inner(spec, "attributes"), "system").get("queue") or "")
+            queue = str(inner(spec, "attributes", "system").get("queue") or "")
             return since, self.terms(spec, queues_of(queue)).after if since else math.inf
         except Exception:  # users write jobspecs and events
             return 0.0, math.inf
@@ -80,8 +83,3 @@ def _seconds(value: object) -> float:
         return duration(str(value))
     except (InvalidOption, OverflowError) as e:
         raise InvalidJobspec(f"/attributes/system/{ATTRIBUTE}: {e}") from None
-
-
-def _inner(value: object, key: str) -> Mapping[str, Any]:
-    found = value.get(key) if isinstance(value, Mapping) else None
-    return found if isinstance(found, Mapping) else {}

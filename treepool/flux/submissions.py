@@ -37,6 +37,7 @@ from treepool.placement.plan.jobs import Place, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import Owner
 from treepool.placement.request.vertices import Request
+from treepool.rfc.queues import inner
 
 if TYPE_CHECKING:  # they import flux, and this does not
     from treepool.flux.runner import Inbox
@@ -75,8 +76,7 @@ class Submission:
     @property
     def queue(self) -> str:
         """The Flux queue of the job, "" if it is in none."""
-        attributes = self.jobspec.get("attributes") or {}
-        return str((attributes.get("system") or {}).get("queue") or "")
+        return str(inner(self.jobspec, "attributes", "system").get("queue") or "")
 
     @property
     def place(self) -> Place:

@@ -78,6 +78,16 @@ def ranks_in(parts: Iterable[Held]) -> int:
     return idset.union(ranks for ranks, _, _ in parts)
 
 
+def size(parts: Iterable[Held]) -> tuple[int, int]:
+    """How many cores and GPUs *parts* have."""
+    cores = gpus = 0
+    for ranks, its_cores, its_gpus in parts:
+        nodes = idset.size(ranks)
+        cores += nodes * idset.size(its_cores)
+        gpus += nodes * idset.size(its_gpus)
+    return cores, gpus
+
+
 def held_on(ranks: int, parts: Iterable[Held]) -> tuple[Held, ...]:
     """What *parts* have on *ranks* (bitmask): a job may still hold ranks that the pool has lost."""
     here = ((having & ranks, cores, gpus) for having, cores, gpus in parts)

@@ -15,6 +15,7 @@ from typing import Any, Mapping, NamedTuple, Optional
 import attrs
 
 from treepool.placement.allocation import Allocation
+from treepool.placement.held import size
 from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
@@ -144,12 +145,12 @@ class Job:
     @property
     def ncores(self) -> int:
         """How many cores the job holds."""
-        return sum(idset.size(ranks) * idset.size(cores) for ranks, cores, _ in self.parts)
+        return size(self.parts)[0]
 
     @property
     def ngpus(self) -> int:
         """How many GPUs the job holds."""
-        return sum(idset.size(ranks) * idset.size(gpus) for ranks, _, gpus in self.parts)
+        return size(self.parts)[1]
 
 
 @attrs.frozen(eq=False)

@@ -21,13 +21,14 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InvalidInput, InvalidShape, Reason
 from treepool.placement.allocation import Allocation
+from treepool.placement.held import size
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import CENTURY, FAR, Rule, Terms, Waiting, finish
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import admitting
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
-from treepool.rfc import idset, jobspec
+from treepool.rfc import jobspec
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.shape import parse_shape
 from treepool.view.model import OTHER
@@ -410,7 +411,7 @@ class _Run:
     def preempt(self, job: Waiting, victims: frozenset[int], new: frozenset[int]) -> None:
         """End *victims* at once."""
         for number in new:
-            cores = sum(idset.size(r) * idset.size(c) for r, c, _ in self.held[number])
+            cores, _ = size(self.held[number])
             self.lost += cores * (self.now - self.since[number])
             self.preempted += 1
             heapq.heappush(self.running, (self.now, number))

@@ -25,6 +25,7 @@ from treepool.placement.held import (
     held_without,
     of_rank,
     ranks_in,
+    size,
 )
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.plan.jobs import CENTURY, FAR, NO_TERMS, Holder, Sight, Terms
@@ -350,16 +351,8 @@ class Profile:
     @property
     def yielding(self) -> tuple[int, int]:
         """The cores and GPUs that preemptible jobs have which run."""
-        sizes = [self.size(job) for job in self.terms if job in self.preemptible]
+        sizes = [size(self.preemptible[job].parts) for job in self.terms if job in self.preemptible]
         return sum(cores for cores, _ in sizes), sum(gpus for _, gpus in sizes)
-
-    def size(self, holder: Holder) -> tuple[int, int]:
-        """The cores and GPUs that a holder has."""
-        cores = gpus = 0
-        for ranks, its_cores, its_gpus in self.holdings[holder].parts:
-            cores += idset.size(ranks) * idset.size(its_cores)
-            gpus += idset.size(ranks) * idset.size(its_gpus)
-        return cores, gpus
 
     def share(self, holder: Holder) -> float:
         """How much of the pool a holder has: of all cores, or of all GPUs, which is more."""
@@ -367,7 +360,7 @@ class Profile:
         for node_type, ranks in self.pool.inventory.node_types.items():
             all_cores += node_type.root.ncores * idset.size(ranks)
             all_gpus += idset.size(node_type.root.gpus) * idset.size(ranks)
-        cores, gpus = self.size(holder)
+        cores, gpus = size(self.holdings[holder].parts)
         return max(cores / max(1, all_cores), gpus / max(1, all_gpus))
 
     def sharing(self, jobs: Iterable[int], parts: tuple[Held, ...]) -> list[int]:

@@ -481,13 +481,14 @@ class Queue:
                 yield
 
     def _first_due(self, now: float) -> Optional[Waiting]:
-        """The first job whose reservation has come, unless it was tried and nothing has changed."""
+        """The first job whose reservation has come, unless it was tried and nothing has changed, or
+        jobs that were told to end for it are still there."""
         starts, changes = self.profile.starts, self.profile.log.end
         started = starts.holders(0, starts.upto(now))
         due = [self.reservations[h] for h in started if h in self.reservations]
-        late = (r for r in due if r.tried != changes or now + r.job.length > r.end + LATE)
-        untried = (r for r in late if not any(map(self.pool.has_job, r.victims)))
-        first = min(untried, key=lambda r: (r.start, r.job.place), default=None)
+        untried = (r for r in due if r.tried != changes or now + r.job.length > r.end + LATE)
+        alone = (r for r in untried if not any(map(self.pool.has_job, r.victims)))
+        first = min(alone, key=lambda r: (r.start, r.job.place), default=None)
         return None if first is None else first.job
 
     def _serve_searched(self) -> Iterator[None]:
@@ -650,17 +651,11 @@ class Queue:
             made.end = end
         if are_free(made.parts, self.pool.situation.index):
             self._launch(job, made.parts, made.nslots, now, made.end)
-        elif self._may_preempt(job, made):
+        elif job.job_class.terms.preempts and self.profile.sharing(self._may_end(), made.parts):
             yield from self._preempt(job, made)
         made.tried = self.profile.log.end
 
     # -- preemption
-
-    def _may_preempt(self, job: Waiting, made: Reservation) -> bool:
-        """Whether jobs may be ended for *job*: some have what it reserved, and none is ending."""
-        if not job.job_class.terms.preempts or any(map(self.pool.has_job, made.victims)):
-            return False
-        return bool(self.profile.sharing(self._may_end(), made.parts))
 
     def _may_end(self) -> list[int]:
         """The running jobs that may be ended now."""

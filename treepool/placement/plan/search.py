@@ -104,7 +104,7 @@ def _earliest(
             choice = yield from _sparing(views, view, request, choice)
         if choice.selection is not None:
             found = Start(view.start, choice.selection)
-            if sight.preempts and profile.yields.before(time + 1e-9):
+            if sight.preempts and profile.yields.upto(time):
                 found = yield from _without_preempting(views, view, request, found)
             views.keep(view)
             return found
