@@ -16,16 +16,21 @@ def client(monkeypatch):
     """In the place of an instance: keeps what it is told, and has the windows in ``there``."""
     fake = types.ModuleType("treepool.flux.client")
     fake.there, fake.told, fake.running, fake.taken, fake.refuses = [], [], (), (), None
+    fake.ended = []
 
-    def add_window(entry):
+    def add_window(entry, replaces=False, test=False):
         if fake.refuses:
             raise fake.refuses
         if entry.name in fake.taken:
             raise FileExistsError(errno.EEXIST, "/name: there is a window")
         fake.told.append(entry)
-        return types.SimpleNamespace(reserved=1, running=fake.running)
+        running = fake.running
+        return types.SimpleNamespace(
+            hosts=entry.hosts or "n[4-7]", reserved=1, running=running, names=running
+        )
 
     fake.add_window = add_window
+    fake.end_at = lambda *told: fake.ended.append(told)
     fake.connected = lambda: None
     fake.windows_now = lambda: fake.there
     fake.ask = lambda handle, name, payload: fake.told.append((name, payload))
@@ -89,9 +94,9 @@ def test_remove_tells_what_it_removed(treepool, client):
 @pytest.mark.parametrize(
     "words, said",
     [
-        ([], "add|list|remove"),
+        ([], "add|change|list|remove"),
         (["give"], "give"),
-        (["add"], "--hosts, --start"),
+        (["add"], "--start"),
         (["add", "--hosts=n0", "--start=1"], "--duration --end"),
         ([*ADD[1:], "--end=3"], "not allowed with argument"),
         ([*ADD[1:], "--colour=3"], "unrecognized arguments: --colour=3"),

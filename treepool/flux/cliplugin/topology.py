@@ -89,6 +89,8 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
                           the smallest kind of domain that can have them all
     --switches=N[@TIME]   as in Slurm: the nodes in N of the lowest domains at most;
                           with TIME only until it has passed (10:00 are minutes)
+    --window=NAME         start in this window (a reservation, a DAT) of the instance, on
+                          its nodes, and end with it: flux treepool window list
     --gpu=SPEC            pairs KEY=VALUE with colons between them:
       num=N[/task]        GPUs per slot, as -g (1 if neither is given)
       mode=exclusive, mode=exclusive_process, j_exclusive=yes, mps=no

@@ -737,6 +737,8 @@ class Queue:
             allocation = pool.allocation(parts, nslots)
             pool.register_alloc(jobid, allocation)
             expiration = pool.end_of_job(job.request.duration, now)
+            if job.until < math.inf:
+                expiration = end = min(expiration or end, job.until)
             allocation.set_expiration(expiration)
             pool.update_expiration(jobid, expiration)
             made = self.reservations.get(jobid)

@@ -183,4 +183,4 @@ def _window(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Opt
     if selection is None:
         return None
     there = [window for window in closed if window.ranks & selection.ranks]
-    return min(there, key=lambda w: w.start).name if there else None
+    return min(there, key=lambda w: w.start).title if there else None

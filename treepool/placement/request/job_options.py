@@ -27,6 +27,8 @@ They are the keys of ``attributes.system.treepool`` of a jobspec.
                     slots, and above the nodes one domain of the smallest kind that could serve it
 ``switches``        a number: as ``within`` for the lowest locality above the nodes. With ``wait``,
                     only until the job has waited so long (Slurm's ``--switches``)
+``window``          the name of a window of the instance: the job starts in it, on its nodes, and
+                    ends with it
 ==================  ==============================================================================
 
 The older words ``prefer`` and ``require`` remain valid for ``preferred`` and ``required``.
@@ -422,6 +424,7 @@ CHECKS: dict[str, Callable[[object], str]] = {
     "allow_cxl": _check_flag,
     "same": _check_same,
     "within": _check_name,
+    "window": lambda value: _check_name(value) and "the name of a window",
     "segment": _check_segment,
     "wait": _positive(_MAX_WAIT, "a number of seconds above 0 and up to 1e9", whole=False),
     "switches": _positive(10**9 - 1, "a number of domains"),
