@@ -155,6 +155,11 @@ class Waiting:
         """For how many seconds the job is planned."""
         return self.request.duration or CENTURY
 
+    def end(self, start: float) -> float:
+        """When the job ends at the latest if it starts at *start*."""
+        end = start + self.length
+        return min(end, self.until) if start < self.until else end
+
     @property
     def sight(self) -> Sight:
         """What the job sees of what is held."""
