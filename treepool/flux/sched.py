@@ -381,8 +381,15 @@ class TreepoolScheduler(Protocol):
         yield from self._annotator.run()
         self._annotations.wake(self._annotator.next_time - time.monotonic())
 
+    @property
+    def settled(self) -> bool:
+        """Whether all jobs that can start have started, and all others are planned."""
+        changes = self._submissions
+        judged = self._topology.awaited is None and not changes.is_behind and not changes.come
+        return judged and self.queue.settled and self._held_back.known
+
     def idle(self) -> None:
-        """Nothing is left to do now."""
+        """No task is due now."""
         self._garbage.idle()
 
     def end(self) -> None:

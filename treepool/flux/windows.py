@@ -51,9 +51,9 @@ KEY = "sched-treepool.windows"
 #: The RPCs are ``sched-treepool.window-add`` and ``-remove``; answers.py answers ``-list``.
 TOPIC = "sched-treepool.window-"
 
-#: Seconds between two looks at the clock and the nodes, at most; and for which a node of a window
-#: is down before another takes its place.
-_LOOK, _DOWN = 60.0, 300.0
+#: Seconds between two looks at the clock and the nodes, at least and at most; and for which a node
+#: of a window is down before another takes its place.
+_PAUSE, _LOOK, _DOWN = 0.1, 60.0, 300.0
 
 
 @attrs.define(eq=False)
@@ -228,7 +228,7 @@ class Windows:
         elif self._goal:
             now = time.time()
             times = [t for w in self._goal for t in (w.start, w.end) if t > now]
-            self._task.wake(min([t - now for t in times] + [_LOOK]))
+            self._task.wake(max(_PAUSE, min([t - now for t in times] + [_LOOK])))
 
     def _change_first(self, change: _Change) -> Work:
         """Write the windows as they are after *change* to the KVS; or apply it, if they are there.
