@@ -42,7 +42,8 @@ MAX_DAYS, TIMES = 366, 8
 #: Largest user id: the next one means "none" to the system.
 MAX_USER = (1 << 32) - 2
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+#: What a window may be called.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 #: The keys that each window has.
@@ -193,7 +194,7 @@ class _Reader:
 
     def name(self, value: object, at: str) -> str:
         name = self.findings.string(value, at)
-        if isinstance(value, str) and not _NAME.fullmatch(name):
+        if isinstance(value, str) and not NAME.fullmatch(name):
             message = f"must be 1 to 64 letters, digits and ._-, not {shown(name)}"
             self.findings.note(at, message)
         return name
