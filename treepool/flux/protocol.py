@@ -80,7 +80,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self._committing = 0
         #: The last job that was submitted before this scheduler was ready.
         self._last_before = 0
-        #: Whether Flux takes it for loaded; whether it takes requests; whether it is being unloaded.
+        #: Whether it is loaded for Flux; whether it takes requests; whether it is being unloaded.
         self._is_running = self._is_ready = self.ending = False
 
     # -- for the subclass
