@@ -322,12 +322,9 @@ class Submissions:
 
     def windows_changed(self) -> None:
         """Judge jobs again that were submitted for a window: it may be open, over or elsewhere."""
-        inside, self._inside = self._inside, {}
-        for jobid in inside:
-            if self._queue.remove(jobid) is not None:
-                self._jobs[jobid].withdraw()
-                self._jobs[jobid].heap = self._early
-                heappush(self._early, self._jobs[jobid].place)
+        if self._inside:
+            self._outdated = deque(dict.fromkeys((*(self._outdated or ()), *self._inside)))
+            self._inside = {}
         early, self._early = self._early, []
         if early:
             self._ready.append(early)
