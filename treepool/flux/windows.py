@@ -348,7 +348,8 @@ class Windows:
             self._log.info(f"windows of the configuration: {len(change.fixed)}")
         else:
             self._answer(change, told)
-            what = "removed" if change.added is None else f"added, {change.added.hosts:.200}"
+            done = "changed" if change.replaces else "added"
+            what = "removed" if change.added is None else f"{done}, {change.added.hosts:.200}"
             self._log.info(f"window {change.name}: {what}")
         self._open = set()
         self._changed()

@@ -181,11 +181,16 @@ class _Choosing:
             elif str(holder).partition("@")[0] != own:
                 self.able &= ~holding.ranks
 
-    def found(self, allowed: int) -> int:
+    def found(self, allowed: int) -> Generator[None, None, int]:
         """The nodes (bitmask) that the request gets of those *allowed*, 0 if they do not do."""
         index = self.pool.inventory.idle_index.deferring(~self.keep & self.pool.ranks)
         index.set_up(allowed & self.able)
-        selection = self.pool.situation.on(index).choice(self.request).selection
+        yield
+        situation = self.pool.situation.on(index)
+        for _ in situation.prepare(self.request):
+            yield
+        selection = situation.choice(self.request).selection
+        yield
         return 0 if selection is None else selection.ranks
 
     def of(self, area: int) -> Generator[None, None, int]:
@@ -195,19 +200,41 @@ class _Choosing:
         """
         there = {job: ranks & area for job, ranks in self.jobs.items() if ranks & area}
         order = sorted(there, key=lambda job: (idset.size(there[job]), job))
-        best, few, many = self.found(area), 0, len(order)
+        best, few, many = (yield from self.found(area)), 0, len(order)
         while best and few < many:
             number = (few + many + 1) // 2
-            found = self.found(area & ~idset.union(there[job] for job in order[:number]))
+            staying = idset.union(there[job] for job in order[:number])
+            found = yield from self.found(area & ~staying)
             few, many, best = (number, many, found) if found else (few, number - 1, best)
-            yield
         staying = idset.union(there[job] for job in order[:few])
         for job in order[few + 1 : few + 1 + _MOST_JOBS] if best else ():
-            found = self.found(area & ~(staying | there[job]))
+            found = yield from self.found(area & ~(staying | there[job]))
             if found:
                 best, staying = found, staying | there[job]
-            yield
         return best
+
+    def cost(self, ranks: int) -> tuple[int, int]:
+        """Of *ranks* (bitmask): how many nodes are given up, and how many jobs are in the way."""
+        lost = idset.size(self.keep & ~ranks)
+        return lost, sum(1 for those in self.jobs.values() if those & ranks)
+
+    def areas(self, within: str) -> Generator[None, None, list[int]]:
+        """The domains of *within* (bitmasks), or all nodes, those with the fewest jobs first."""
+        fabric = self.pool.inventory.fabric
+        if not within or fabric is None:
+            return [self.pool.ranks]
+        areas = [idset.from_ids(fabric.ranks_in(d)) for d in fabric.named_in(ROOT, within)]
+        homes = {rank: i for i, area in enumerate(areas) for rank in idset.iterate(area)}
+        jobs = [0] * len(areas)
+        for count, ranks in enumerate(self.jobs.values(), 1):
+            for i in {homes[rank] for rank in idset.iterate(ranks) if rank in homes}:
+                jobs[i] += 1
+            if count % _STRIDE == 0:
+                yield
+        order = sorted(
+            range(len(areas)), key=lambda i: (idset.size(self.keep & ~areas[i]), jobs[i])
+        )
+        return [areas[i] for i in order[:_MOST_DOMAINS]]
 
 
 def choose(
@@ -223,18 +250,11 @@ def choose(
     They are those that an idle pool would give *request*, all in one domain of *within* if that is
     not "", with the fewest jobs in the way. See _Choosing for *own* and *keep*.
     """
-    work = _Choosing(queue, request, span, own, keep)
-    areas, fabric = [queue.pool.ranks], queue.pool.inventory.fabric
-    if within and fabric is not None:
-        areas = [idset.from_ids(fabric.ranks_in(d)) for d in fabric.named_in(ROOT, within)]
-
-    def cost(ranks: int) -> tuple[int, int]:
-        """How many nodes would have to be given up, and how many jobs are in the way."""
-        return idset.size(keep & ~ranks), sum(1 for job in work.jobs.values() if job & ranks)
-
-    best = 0
-    for area in sorted(areas, key=cost)[:_MOST_DOMAINS]:
+    work, best = _Choosing(queue, request, span, own, keep), 0
+    for area in (yield from work.areas(within)):
         found = yield from work.of(area)
-        if found and (not best or cost(found) < cost(best)):
+        if found and (not best or work.cost(found) < work.cost(best)):
             best = found
+        if best and not any(work.cost(best)):
+            break
     return best
