@@ -55,7 +55,7 @@ class Source:
         self.queue = Queue(pool, self, lambda: 1000.0)
         for jobid, shape in ((1, "slot=3/node{x}"), (2, "slot=2/node{x}")):
             spec = from_resources(parse_shape(shape), duration=60)
-            self.queue.add(self.waiting(jobid, 16, 7, "", spec))
+            self.queue.add(self.waiting(jobid, 16, 7, "", spec)[0])
         for _ in self.queue.run():
             pass
 
@@ -64,7 +64,11 @@ class Source:
 
     def waiting(self, jobid, priority, userid, line, spec):
         request = self.pool.parse_resource_request(spec)
-        return self.queue.waiting(jobid, priority, request, frozenset(), line, 1000.0, 1000.0)
+        job = self.queue.waiting(jobid, priority, request, frozenset(), line, 1000.0, 1000.0)
+        return job, None
+
+    def window_of(self, jobid):
+        return None
 
     def user_of(self, jobid):
         return 7

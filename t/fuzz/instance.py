@@ -70,8 +70,10 @@ def pretend(monkeypatch, name):
         conditions=lambda spec: [],
         ask_for=lambda question: ({**answer, "verdict": "later"}, closed),
         jobspec_of=lambda jobid: from_resources(parse_shape("slot=1/gpu=9")),
-        windows_now=lambda handle=None: (SimpleNamespace(entry=entry, source=name),),
-        add_window=lambda entry: SimpleNamespace(reserved=1, running=(name,)),
+        windows_now=lambda handle=None: (SimpleNamespace(entry=entry, source=name, down=name),),
+        add_window=lambda entry, **_: SimpleNamespace(
+            hosts=name, reserved=1, running=(name,), names=(name,)
+        ),
         time_of=float,
         seconds_of=float,
     )
