@@ -107,7 +107,7 @@ def is_refused(done, command="submit"):
 def test_help_shows_the_options_together_in_the_last_group(flux, command):
     _, group = flux(command, "--help").stdout.split("Options provided by plugins")
     shown = re.findall(r"^ +--([a-z-]+)", group, re.M)
-    assert shown[:14] == [
+    assert shown[:15] == [
         *("locality", "level", "gpu-link", "same", "same-numa"),
         *("memory", "allow-cxl", "unified-memory", "within", "segment", "locality-wait"),
         *("switches", "window", "gpu", "test-only"),
