@@ -16,12 +16,11 @@ import attrs
 from treepool.placement.effort import PER_REQUEST, Effort, GaveUp
 from treepool.placement.gpus.graph import graph_of
 from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.on_node.ids import Ids, ids_of
+from treepool.placement.on_node.ids import Ids, has_room, ids_in, ids_of
 from treepool.placement.on_node.ledger import Take, how_often
 from treepool.placement.on_node.levels import (
     amount_levels,
     asked_of,
-    has_free,
     smallest_hosts,
     usable_gpus,
 )
@@ -113,14 +112,19 @@ class Task:
         """What 1, 2, ... slots take, each in the best remaining way; *effort* counts searches."""
         free = _Free(self.cores, self.gpus)
         for takes in self._ways(free, effort):
-            while self._have_room(takes, free):
-                ids = ids_of(takes, self.node_type, free.cores, free.gpus, self.plain, effort)
+            while True:
+                ids = self._ids(takes, free, effort)
                 if ids is None:
                     break
                 free.cores, free.gpus = free.cores & ~ids[0], free.gpus & ~ids[1]
                 yield self.cores & ~free.cores, self.gpus & ~free.gpus
                 if not self._repeats:
                     break
+
+    @property
+    def _takes_one(self) -> bool:
+        """Whether a slot takes one amount or one whole domain, of which the walk finds the host."""
+        return not self.need.parts or takes_one(self.need)
 
     @property
     def _repeats(self) -> bool:
@@ -130,23 +134,19 @@ class Task:
         """
         return not self.need.parts or (is_uniform(self.need) and not self.need.takes_amount)
 
-    def _have_room(self, takes: Sequence[Take], free: _Free) -> bool:
-        """Whether each of *takes* has room by itself."""
-        for take in takes:
-            scope, need = take.scope, take.need
-            if take.whole:
-                if scope.cores & ~free.cores or scope.gpus & ~free.gpus:
-                    return False
-            elif not has_free(
-                scope, need, free.cores, free.gpus & usable_gpus(self.node_type, scope, need)
-            ):
-                return False
-        return True
+    def _ids(self, takes: Sequence[Take], free: _Free, effort: Effort) -> Optional[Ids]:
+        """The ids of *takes* in what is *free*, None if one of them has no room by itself."""
+        node_type, cores, gpus = self.node_type, free.cores, free.gpus
+        if self._takes_one:
+            return ids_in(takes[0], node_type, cores, gpus, self.plain, effort)
+        if all(has_room(take, node_type, cores, gpus) for take in takes):
+            return ids_of(takes, node_type, cores, gpus, self.plain, effort)
+        return None
 
     def _ways(self, free: _Free, effort: Effort) -> Iterator[list[Take]]:
         """What a slot takes, the best first, and what others do when that has no more room."""
         need = self.need
-        if need.parts and not takes_one(need):
+        if not self._takes_one:
             while True:
                 takes = self.searched(1, effort, free)
                 if takes is None:
