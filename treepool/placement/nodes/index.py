@@ -136,7 +136,8 @@ class NodeIndex:
             self._leave(old, up)
             self._enter(new, up)
             self.log.append(Moved(up, old, new))
-        for first, end in idset.runs(ranks):
+        rank = idset.lowest(ranks)
+        for first, end in [(rank, rank + 1)] if ranks == 1 << rank else idset.runs(ranks):
             if end == first + 1:
                 state_of[first] = new
             else:

@@ -18,7 +18,6 @@ from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.amounts import amount_ids, lowest_ids
 from treepool.placement.on_node.ledger import Take
 from treepool.placement.on_node.levels import (
-    amount_levels,
     has_free,
     smallest_hosts,
     usable_gpus,
@@ -210,13 +209,10 @@ class _Giver:
     def _best(self, take: Take, cores: int, gpus: int, usable: int) -> Optional[_Given]:
         """The best ids for *take* among the free *cores* and *gpus*, out of those *usable*."""
         need, scope = take.need, take.scope
-        if self.plain:
-            host: Optional[Domain] = scope
-        else:
-            levels = amount_levels(self.node_type, need, scope)
-            graph = graph_of(self.node_type.links, need.demand)
-            hosts = smallest_hosts(scope, need, levels, cores, gpus, usable, graph)
-            host = next(hosts, None)
+        hosts = [scope]
+        if not self.plain:
+            hosts = smallest_hosts(self.node_type, scope, need, cores, gpus, usable)
+        host = next(iter(hosts), None)
         ids = host and self._ids(take, host, need.cores, cores, usable)
         return _Given(take, host, *ids) if host and ids else None
 

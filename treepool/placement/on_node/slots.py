@@ -14,7 +14,6 @@ from typing import Iterator, Mapping, Optional, Sequence
 import attrs
 
 from treepool.placement.effort import PER_REQUEST, Effort, GaveUp
-from treepool.placement.gpus.graph import graph_of
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.ids import Ids, has_room, ids_in, ids_of
 from treepool.placement.on_node.ledger import Take, how_often
@@ -79,7 +78,8 @@ class Task:
         """The domains in *scope* that may give *need*'s amount, and how often each can."""
         levels = amount_levels(self.node_type, need, scope)
         gpus = self.gpus & usable_gpus(self.node_type, scope, need)
-        for host in scope.walk() if self.local else (scope,):
+        within = levels if scope is self.node_type.root else scope.walk()
+        for host in within if self.local else (scope,):
             if levels.get(host) == 0 or (host in levels and not self.local):
                 free = idset.size(host.cores & self.cores), idset.size(host.gpus & gpus)
                 yield host, how_often(need.cores, need.gpus, *free)
@@ -166,17 +166,13 @@ class Task:
 
     def _best_hosts(self, scope: Domain, need: Need, free: _Free) -> Iterator[Domain]:
         """The domains in *scope* that give *need*'s amount, one after another."""
-        levels = amount_levels(self.node_type, need, scope)
-        usable, more = usable_gpus(self.node_type, scope, need), True
-        graph = graph_of(self.node_type.links, need.demand)
-        while more:
-            more = False
-            found = smallest_hosts(scope, need, levels, free.cores, free.gpus, usable, graph)
-            for host in found:
-                if self.local and levels[host]:
-                    break
-                more = True
-                yield host
+        node_type = self.node_type
+        levels, usable = amount_levels(node_type, need, scope), usable_gpus(node_type, scope, need)
+        while True:
+            hosts = smallest_hosts(node_type, scope, need, free.cores, free.gpus, usable)
+            if not hosts or (self.local and levels[hosts[0]]):
+                return
+            yield from hosts
 
     def searched(
         self, number: int, effort: Effort, free: Optional[_Free] = None
