@@ -76,11 +76,12 @@ def ids_in(
     They are out of the free *cores* and *gpus*; None if it cannot have them, see ids_of().
     """
     host, need = take.scope, take.need
-    if not has_room(take, node_type, cores, gpus):
-        return None
     if take.whole:
-        return host.cores, host.gpus
+        taken = bool(host.cores & ~cores or host.gpus & ~gpus)
+        return None if taken else (host.cores, host.gpus)
     usable, number = gpus & usable_gpus(node_type, host, need), need.cores
+    if not has_free(host, need, cores, usable):
+        return None
     graph = graph_of(node_type.links, need.demand)
     if not plain and graph and not has_clique(graph, host.gpus & usable, need.gpus):
         return None
@@ -88,14 +89,6 @@ def ids_in(
         share = fair_share(host, need.gpus, node_type.realm[host], cores, gpus)
         number = min(idset.size(host.cores & cores), share)
     return _chosen(host, need, number, (cores, usable), node_type, plain, effort)
-
-
-def has_room(take: Take, node_type: NodeType, cores: int, gpus: int) -> bool:
-    """Whether the free *cores* and *gpus* are enough for *take* by itself."""
-    scope, need = take.scope, take.need
-    if take.whole:
-        return not (scope.cores & ~cores or scope.gpus & ~gpus)
-    return has_free(scope, need, cores, gpus & usable_gpus(node_type, scope, need))
 
 
 def _chosen(

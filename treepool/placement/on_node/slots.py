@@ -15,7 +15,7 @@ import attrs
 
 from treepool.placement.effort import PER_REQUEST, Effort, GaveUp
 from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.on_node.ids import Ids, has_room, ids_in, ids_of
+from treepool.placement.on_node.ids import Ids, ids_in, ids_of
 from treepool.placement.on_node.ledger import Take, how_often
 from treepool.placement.on_node.levels import (
     amount_levels,
@@ -24,8 +24,9 @@ from treepool.placement.on_node.levels import (
     usable_gpus,
 )
 from treepool.placement.on_node.place import Search, Suitable
-from treepool.placement.request.need import Need, Part, decided, is_uniform, takes_one
+from treepool.placement.request.need import Need, Part, decided, is_apart, takes_one
 from treepool.rfc import idset
+from treepool.rfc.idset import union
 
 
 @attrs.define(eq=False)
@@ -52,23 +53,34 @@ class Task:
     local: bool
     plain: bool
 
-    def counted(self, most: int) -> Optional[int]:
-        """How many slots fit, up to *most*; None if numbers do not decide that."""
-        need = self.need
+    def counted(self, most: int, effort: Effort) -> Optional[int]:
+        """How many slots fit, up to *most*; None if numbers do not decide that.
+
+        *effort* counts what it takes to know which domains of an idle node could give something.
+        """
+        need, scope = self.need, self.scope
         beside = need.takes_amount and bool(need.parts)
         if not decided(need, self.local) or (beside and self.node_type.root.mig):
             return None  # slices are not counted beside other GPUs
         if not need.parts:
-            return min(most, self._copies(self.scope, asked_of(self.scope, need)))
-        slots = min(most, sum(slots_among(g, need.parts[0], most) for g in self._groups(most)))
+            return min(most, self._copies(scope, asked_of(scope, need)))
+        slots = self._slots_in(scope, need, most, self._suitable(effort))
         if not beside:
             return slots
         # Each slot takes its amount beside so much in domains, all of it in the scope.
         (part,) = need.parts
         each, inner = part.count.minimum, part.need
         both = need.cores + each * inner.cores, need.gpus + each * inner.gpus
-        free = (self.scope.cores & self.cores, self.scope.open_gpus & self.gpus)
+        free = (scope.cores & self.cores, scope.open_gpus & self.gpus)
         return min(slots, how_often(*both, *map(idset.size, free)))
+
+    def _slots_in(self, scope: Domain, need: Need, most: int, suitable: Suitable) -> int:
+        """How many times, up to *most*, the parts of *need*, or its amount, fit in *scope*."""
+        if not need.parts:
+            return min(most, self._copies(scope, asked_of(scope, need)))
+        (part,) = need.parts
+        groups = self._groups(scope, part, most, suitable)
+        return min(most, sum(slots_among(group, part, most) for group in groups))
 
     def _copies(self, scope: Domain, need: Need) -> int:
         """How often *need*'s amount is free in *scope*, or in its smallest kinds of domain."""
@@ -84,22 +96,20 @@ class Task:
                 free = idset.size(host.cores & self.cores), idset.size(host.gpus & gpus)
                 yield host, how_often(need.cores, need.gpus, *free)
 
-    def _groups(self, most: int, in_order: bool = False) -> list[Mapping[Domain, int]]:
-        """The domains that uniform slots take, divided into those that one slot may take together.
+    def _groups(
+        self, scope: Domain, part: Part, most: int, suitable: Suitable
+    ) -> list[Mapping[Domain, int]]:
+        """The domains in *scope* for *part*, divided into those that one slot may take together.
 
-        It says how often, up to *most*, each can give. They are *in_order* if the order matters.
+        It says how often, up to *most*, each can give.
         """
-        (part,) = self.need.parts
-        suitable = self._suitable(Effort())
-        ordered = in_order and not self.plain
-        listed = (suitable.singly if ordered else suitable.listed)(self.scope, part)
-        groups = [listed]
+        groups = [(suitable.listed if self.plain else suitable.singly)(scope, part)]
         if self.local and part.count.minimum > 1:
-            levels, members = suitable.group_levels(part), suitable.members(self.scope, listed)
+            levels, members = suitable.group_levels(part), suitable.members(scope, groups[0])
             groups = [found for host, found in members.items() if levels.get(host) == 0]
 
         def times(domain: Domain) -> int:
-            return 1 if part.whole else min(most, self._copies(domain, asked_of(domain, part.need)))
+            return 1 if part.whole else self._slots_in(domain, part.need, most, suitable)
 
         return [{domain: times(domain) for domain in group} for group in groups]
 
@@ -118,35 +128,29 @@ class Task:
                     break
                 free.cores, free.gpus = free.cores & ~ids[0], free.gpus & ~ids[1]
                 yield self.cores & ~free.cores, self.gpus & ~free.gpus
-                if not self._repeats:
+                if not is_apart(self.need):  # else a domain that gave something only comes earlier
                     break
 
-    @property
-    def _takes_one(self) -> bool:
-        """Whether a slot takes one amount or one whole domain, of which the walk finds the host."""
-        return not self.need.parts or takes_one(self.need)
-
-    @property
-    def _repeats(self) -> bool:
-        """Whether the next slot is best where the last is, while there is room.
-
-        A domain that gave something only comes earlier.
-        """
-        return not self.need.parts or (is_uniform(self.need) and not self.need.takes_amount)
-
     def _ids(self, takes: Sequence[Take], free: _Free, effort: Effort) -> Optional[Ids]:
-        """The ids of *takes* in what is *free*, None if one of them has no room by itself."""
+        """The ids of *takes* in what is *free*, None if they have no room."""
         node_type, cores, gpus = self.node_type, free.cores, free.gpus
-        if self._takes_one:
-            return ids_in(takes[0], node_type, cores, gpus, self.plain, effort)
-        if all(has_room(take, node_type, cores, gpus) for take in takes):
+        if not is_apart(self.need):
             return ids_of(takes, node_type, cores, gpus, self.plain, effort)
-        return None
+        found = []
+        for take in takes:
+            if not (take.whole or self.plain or self.local or takes_one(self.need)):
+                host = next(self._best_hosts(take.scope, take.need, free), None)
+                take = attrs.evolve(take, scope=host or take.scope)
+            ids = ids_in(take, node_type, cores, gpus, self.plain, effort)
+            if ids is None:
+                return None
+            found.append(ids)
+        return union(ids[0] for ids in found), union(ids[1] for ids in found)
 
     def _ways(self, free: _Free, effort: Effort) -> Iterator[list[Take]]:
         """What a slot takes, the best first, and what others do when that has no more room."""
         need = self.need
-        if not self._takes_one:
+        if not takes_one(need):
             while True:
                 takes = self.searched(1, effort, free)
                 if takes is None:
@@ -187,13 +191,20 @@ class Task:
 
         Each domain in turn gives as often as it can.
         """
-        need = self.need
+        scope, need = self.scope, self.need
+        takes = self._takes(scope, need, number, self._suitable(Effort()))
+        if need.takes_amount and need.parts:
+            takes += [Take(scope, asked_of(scope, need), False)] * number
+        return takes
+
+    def _takes(self, scope: Domain, need: Need, number: int, suitable: Suitable) -> list[Take]:
+        """*number* times what the parts of *need*, or its amount, take in *scope*."""
         if not need.parts:
-            return self._amounts(self.scope, asked_of(self.scope, need), number)
+            return self._amounts(scope, asked_of(scope, need), number, suitable)
         (part,) = need.parts
         takes: list[Take] = []
         left = number
-        for group in self._groups(number, in_order=True):
+        for group in self._groups(scope, part, number, suitable):
             slots = slots_among(group, part, left)
             left, times = left - slots, slots * part.count.minimum
             for domain, copies in _with_cores(group, part, slots).items():
@@ -202,14 +213,11 @@ class Task:
                 if part.whole:
                     takes += [Take(domain, part.need, True)] * given
                 else:
-                    takes += self._amounts(domain, asked_of(domain, part.need), given)
-        if need.takes_amount:
-            takes += [Take(self.scope, asked_of(self.scope, need), False)] * number
+                    takes += self._takes(domain, part.need, given, suitable)
         return takes
 
-    def _amounts(self, scope: Domain, need: Need, number: int) -> list[Take]:
+    def _amounts(self, scope: Domain, need: Need, number: int, suitable: Suitable) -> list[Take]:
         """*number* times the amount of *need*, of which each domain gives as often as it can."""
-        suitable = self._suitable(Effort())
         takes: list[Take] = []
         for host, copies in sorted(
             self._hosts(scope, need), key=lambda found: suitable.path(found[0], scope)
@@ -260,7 +268,7 @@ class Slots:
     @classmethod
     def of(cls, task: Task, most: int, effort: Effort) -> Slots:
         """The slots of *task*, up to *most*; *effort* counts the search for them."""
-        number = task.counted(most) if most else 0
+        number = task.counted(most, effort) if most else 0
         if number is not None:
             return cls(task, number)
         part = effort.part()
