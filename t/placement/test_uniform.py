@@ -58,7 +58,7 @@ def test_on_a_fragmented_node_of_24_domains_no_search_gives_up(
         state = fragmented(rng, chance)
         room = [bin(state.cores >> 8 * i & 255).count("1") // 4 for i in range(24)]
         fitting = [n for n in (1, 2, 3) if sum(min(n, copies) for copies in room) >= 6 * n]
-        found = fit.compute(state, ask(slot, 3, locality))
+        found = fit.fit(state, ask(slot, 3, locality))
         assert len(found.steps if found else ()) == max(fitting, default=0)
         assert found is None or not found.gave_up
         for number, step in enumerate(found.steps if found else (), 1):

@@ -106,7 +106,7 @@ class NodeIndex:
             here = buckets[state] & up
             yield state, here
             up ^= here
-        for rank in idset.iterate(down):
+        for rank in idset.iterate(down) if down else ():
             state = state_of[rank] if rank < width else None
             if state is not None:
                 yield state, 1 << rank
