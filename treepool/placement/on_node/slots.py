@@ -16,7 +16,7 @@ import attrs
 from treepool.placement.effort import PER_REQUEST, Effort, GaveUp
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.ids import Ids, ids_in, ids_of
-from treepool.placement.on_node.ledger import Take, how_often
+from treepool.placement.on_node.ledger import Take, how_often, rows_of
 from treepool.placement.on_node.levels import (
     amount_levels,
     asked_of,
@@ -80,7 +80,7 @@ class Task:
             return min(most, self._copies(scope, asked_of(scope, need)))
         (part,) = need.parts
         groups = self._groups(scope, part, most, suitable)
-        return min(most, sum(slots_among(group, part, most) for group in groups))
+        return min(most, sum(_slots_among(group, part, most) for group in groups))
 
     def _copies(self, scope: Domain, need: Need) -> int:
         """How often *need*'s amount is free in *scope*, or in its smallest kinds of domain."""
@@ -205,7 +205,7 @@ class Task:
         takes: list[Take] = []
         left = number
         for group in self._groups(scope, part, number, suitable):
-            slots = slots_among(group, part, left)
+            slots = _slots_among(group, part, left)
             left, times = left - slots, slots * part.count.minimum
             for domain, copies in _with_cores(group, part, slots).items():
                 given = min(copies, slots, times)
@@ -226,19 +226,11 @@ class Task:
         return takes
 
 
-def slots_among(group: Mapping[Domain, int], part: Part, most: int) -> int:
-    """How many slots, at most *most*, can take domains for *part* in *group*.
-
-    So many slots n can just if the domains give n times as often as a slot takes, each of them at
-    most n times (Gale and Ryser, for equal rows).
-    """
+def _slots_among(group: Mapping[Domain, int], part: Part, most: int) -> int:
+    """How many slots, at most *most*, can take domains for *part* in *group*."""
     if part.with_core:
         most = min(most, sum(domain.ncores > 0 for domain in group))
-    while True:
-        slots = sum(min(times, most) for times in group.values()) // part.count.minimum
-        if slots >= most:
-            return most
-        most = slots
+    return rows_of([(times, 1) for times in group.values()], part.count.minimum, most)
 
 
 def _with_cores(group: Mapping[Domain, int], part: Part, slots: int) -> Mapping[Domain, int]:
