@@ -13,7 +13,7 @@ from typing import Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.placement.effort import PER_REQUEST, Effort, GaveUp
+from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.ids import Ids, ids_in, ids_of
 from treepool.placement.on_node.ledger import Take, how_often, rows_of
@@ -186,6 +186,10 @@ class Task:
         search = Search(self.node_type, cores, gpus, self.local, self.plain, effort)
         return search.place(self.scope, self.need, number)
 
+    def ids_of(self, takes: Sequence[Take], effort: Effort) -> Optional[Ids]:
+        """The ids of *takes* that slots take together; *effort* counts the search for GPUs."""
+        return ids_of(takes, self.node_type, self.cores, self.gpus, self.plain, effort)
+
     def together(self, number: int) -> list[Take]:
         """What *number* slots take together where numbers say that they fit.
 
@@ -248,51 +252,46 @@ class Slots:
 
     task: Task
     number: int
-    #: What 1, 2, ... slots take that were placed one after another, and what more of them do: the
+    #: What 1, 2, ... slots take together, as far as that is known, and what more of them do: the
     #: iterator goes once there are none, because thousands of fits are remembered.
     taken: list[Ids] = attrs.field(factory=list)
     more: Optional[Iterator[Ids]] = None
-    #: Whether no more can be placed one after another.
-    complete: bool = False
-    #: What so many slots take that a search placed together.
-    searched: dict[int, Sequence[Take]] = attrs.field(factory=dict)
+    #: The effort that is left to choose more; 0 once no more can be placed one after another.
+    left: int = 0
 
     @classmethod
     def of(cls, task: Task, most: int, effort: Effort) -> Slots:
         """The slots of *task*, up to *most*; *effort* counts the search for them."""
-        number = task.counted(most, effort) if most else 0
+        number, part = task.counted(most, effort) if most else 0, effort.part()
         if number is not None:
-            return cls(task, number)
-        part = effort.part()
-        slots = cls(task, 0)
+            return cls(task, number, left=part.limit)
+        taken: list[Ids] = []
         try:
-            slots.taken += islice(task.one_by_one(part), most)
+            taken += islice(task.one_by_one(part), most)
+            while 0 < len(taken) < most:
+                takes = task.searched(len(taken) + 1, part)
+                ids = None if takes is None else task.ids_of(takes, part)
+                if ids is None:
+                    break
+                taken.append(ids)
         except GaveUp:
             part.gave_up = True
-        slots.number, slots.complete = len(slots.taken), True
-        while 0 < slots.number < most:
-            takes = task.searched(slots.number + 1, part)
-            if takes is None:
-                break
-            slots.number += 1
-            slots.searched[slots.number] = takes
         effort.add(part)
-        return slots
+        return cls(task, len(taken), taken)
 
     def take(self, number: int) -> Ids:
         """What the first *number* slots take together."""
-        task, taken = self.task, self.taken
-        while not self.complete and len(taken) < number:
+        taken = self.taken
+        while self.left and len(taken) < number:
             if self.more is None:
-                self.more = task.one_by_one(Effort(PER_REQUEST // 2))
+                self.more = self.task.one_by_one(Effort(self.left))
             ids = next(self.more, None)
             if ids is not None:
                 taken.append(ids)
             if ids is None or len(taken) == self.number:
-                self.more, self.complete = None, True
+                self.more, self.left = None, 0
         if number <= len(taken):
             return taken[number - 1]
-        takes = self.searched.get(number) or task.together(number)
-        found = ids_of(takes, task.node_type, task.cores, task.gpus, task.plain)
+        found = self.task.ids_of(self.task.together(number), Effort())
         assert found is not None, "more slots were counted than there are"
         return found
