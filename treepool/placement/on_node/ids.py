@@ -18,6 +18,7 @@ from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.amounts import amount_ids, lowest_ids
 from treepool.placement.on_node.ledger import Take
 from treepool.placement.on_node.levels import (
+    amount_levels,
     has_free,
     smallest_hosts,
     usable_gpus,
@@ -204,7 +205,8 @@ class _Giver:
         need, scope = take.need, take.scope
         hosts = [scope]
         if not self.plain:
-            hosts = smallest_hosts(self.node_type, scope, need, cores, gpus, usable)
+            levels = amount_levels(self.node_type, need, scope)
+            hosts = smallest_hosts(self.node_type, scope, need, levels, cores, gpus, usable)
         host = next(iter(hosts), None)
         ids = host and self._ids(take, host, need.cores, cores, usable)
         return _Given(take, host, *ids) if host and ids else None

@@ -7,7 +7,7 @@ whole.
 
 from __future__ import annotations
 
-from typing import Callable, Container, Iterator, Optional, Sequence
+from typing import Callable, Container, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -153,7 +153,13 @@ def usable_gpus(node_type: NodeType, scope: Domain, need: Need) -> int:
 
 
 def smallest_hosts(
-    node_type: NodeType, scope: Domain, need: Need, cores: int, gpus: int, usable: int
+    node_type: NodeType,
+    scope: Domain,
+    need: Need,
+    levels: Mapping[Domain, int],
+    cores: int,
+    gpus: int,
+    usable: int,
 ) -> list[Domain]:
     """The domains in *scope* to take *need*'s amount from, out of the free *cores* and *gpus*.
 
@@ -164,7 +170,6 @@ def smallest_hosts(
     When the first domain has given all the amounts that it can, a new walk would begin with the
     second, and so on: taking an amount only makes the domains around it come earlier.
     """
-    levels = amount_levels(node_type, need, scope)
     graph = graph_of(node_type.links, need.demand)
     usable &= gpus
     hosts: list[Domain] = []

@@ -84,17 +84,24 @@ class Task:
 
     def _copies(self, scope: Domain, need: Need) -> int:
         """How often *need*'s amount is free in *scope*, or in its smallest kinds of domain."""
-        return sum(times for _, times in self._hosts(scope, need))
+        return sum([times for _, times in self._hosts(scope, need)])
 
-    def _hosts(self, scope: Domain, need: Need) -> Iterator[tuple[Domain, int]]:
+    def _hosts(self, scope: Domain, need: Need) -> list[tuple[Domain, int]]:
         """The domains in *scope* that may give *need*'s amount, and how often each can."""
         levels = amount_levels(self.node_type, need, scope)
-        gpus = self.gpus & usable_gpus(self.node_type, scope, need)
-        within = levels if scope is self.node_type.root else scope.walk()
-        for host in within if self.local else (scope,):
-            if levels.get(host) == 0 or (host in levels and not self.local):
-                free = idset.size(host.cores & self.cores), idset.size(host.gpus & gpus)
-                yield host, how_often(need.cores, need.gpus, *free)
+        cores, gpus = self.cores, self.gpus & usable_gpus(self.node_type, scope, need)
+        if not self.local:
+            hosts = [scope] if scope in levels else []
+        elif scope is self.node_type.root:
+            hosts = [host for host, level in levels.items() if level == 0]
+        else:
+            hosts = [host for host in scope.walk() if levels.get(host) == 0]
+
+        def times(host: Domain) -> int:
+            free = idset.size(host.cores & cores), idset.size(host.gpus & gpus)
+            return how_often(need.cores, need.gpus, *free)
+
+        return [(host, times(host)) for host in hosts]
 
     def _groups(
         self, scope: Domain, part: Part, most: int, suitable: Suitable
@@ -173,7 +180,7 @@ class Task:
         node_type = self.node_type
         levels, usable = amount_levels(node_type, need, scope), usable_gpus(node_type, scope, need)
         while True:
-            hosts = smallest_hosts(node_type, scope, need, free.cores, free.gpus, usable)
+            hosts = smallest_hosts(node_type, scope, need, levels, free.cores, free.gpus, usable)
             if not hosts or (self.local and levels[hosts[0]]):
                 return
             yield from hosts
