@@ -17,14 +17,14 @@ from typing import Any, Iterable, Iterator, Mapping, Optional
 import attrs
 import flux
 from flux.constants import FLUX_JOB_LOOKUP_CURRENT, FLUX_RPC_STREAMING
-from flux.job import JobID, JobList
+from flux.job import JobID, JobList, job_raise
 from flux.job.info import resulttostr, statetostr
 from flux.job.kvslookup import job_info_lookup
 from flux.job.list import job_list_id
 from flux.util import parse_datetime, parse_fsd
 
 from treepool.flux import sent, usertexts
-from treepool.flux.windownames import user_id
+from treepool.flux.windownames import members, user_id
 from treepool.placement.allocation import short_form
 from treepool.placement.nodes.state import Held
 from treepool.rfc import idset, times
@@ -41,6 +41,9 @@ PATIENCE = 60.0
 
 #: The module that answers.
 _OURS = "sched-treepool"
+
+#: The severity of an exception that ends no job.
+_WARNING = 5
 
 #: How a user gets what another scheduler does not have, and how an administrator where none runs.
 _OWN = "for an instance that does: flux alloc -N1 --conf=modules.alternatives.sched=sched-treepool"
@@ -67,22 +70,30 @@ _ATTRIBUTES = (
 
 @attrs.frozen
 class Shown:
-    """A window, and where it is kept: "kvs" or "configuration"."""
+    """A window, where it is kept ("kvs" or "configuration"), and which hosts of it are not up."""
 
     entry: WindowEntry
     source: str
+    down: str = ""
 
 
 @attrs.frozen
 class Added:
     """What a new window affects.
 
-    ``reserved`` counts the waiting jobs that lose their reservation. ``running`` has the names of
-    jobs that may still run on the nodes of the window when it starts.
+    ``hosts`` are those of the window, which the scheduler may have chosen. ``reserved`` counts the
+    waiting jobs that lose their reservation. ``running`` has the ids of jobs that may still run on
+    the nodes of the window when it starts.
     """
 
+    hosts: str
     reserved: int
-    running: tuple[str, ...]
+    running: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the running jobs."""
+        return tuple(str(JobID(jobid).f58) for jobid in self.running)
 
 
 def connected() -> Any:
@@ -356,31 +367,49 @@ def _queue_status(handle: Any, queue: Optional[str]) -> Optional[Mapping[str, An
 def windows_now(handle: Any = None) -> tuple[Shown, ...]:
     """The windows that are not over, the earliest first; raises OSError."""
     told = ask(handle or connected(), "window-list")["windows"]
-    sources = (str(value["source"]) for value in told)
-    return tuple(map(Shown, sent.windows_in(told), sources))
+    places = ((str(value["source"]), str(value.get("down", ""))) for value in told)
+    return tuple(Shown(entry, *place) for entry, place in zip(sent.windows_in(told), places))
 
 
-def add_window(entry: WindowEntry) -> Added:
-    """Add a window; raises OSError if the scheduler refuses it."""
+def add_window(entry: WindowEntry, replaces: bool = False, test: bool = False) -> Added:
+    """Add a window, or change one, or only say what that would affect (*test*).
+
+    Raises OSError if the scheduler refuses it.
+    """
     handle = connected()
-    answer = ask(handle, "window-add", entry.to_dict())
+    how = {name: True for name, is_so in (("replaces", replaces), ("test", test)) if is_so}
+    answer = ask(handle, "window-add", {**entry.to_dict(), **how})
     running = _others(handle, answer["running"], entry)
-    return Added(len(answer["reserved"]), tuple(str(JobID(jobid).f58) for jobid in running))
+    return Added(answer["hosts"], len(answer["reserved"]), tuple(running))
 
 
 def _others(handle: Any, jobs: list[int], entry: WindowEntry) -> Iterable[int]:
     """Those of *jobs* that the window does not admit."""
-    if not jobs or not (entry.users or entry.queues):
+    if not jobs or not (entry.users or entry.groups or entry.banks or entry.queues):
         return jobs
     users: set[Optional[int]] = {user_id(user) for user in entry.users}
+    users.update(uid for group in entry.groups for uid in members(group))
     queues = Queues.of(handle.conf_get)
-    listed = JobList(handle, ["userid", "queue"], ids=jobs, max_entries=0).jobs()
+    listed = JobList(handle, ["userid", "queue", "bank"], ids=jobs, max_entries=0).jobs()
     admitted = {
         int(j.id)
         for j in listed
-        if j.userid in users or not set(entry.queues).isdisjoint(queues.lineage(j.queue))
+        if j.userid in users
+        or j.bank in entry.banks
+        or not set(entry.queues).isdisjoint(queues.lineage(j.queue))
     }
     return [jobid for jobid in jobs if jobid not in admitted]
+
+
+def end_at(jobid: int, when: float, window: str) -> None:
+    """Let a running job end at *when* at the latest, and warn its user; raises OSError."""
+    handle = connected()
+    execution = job_info_lookup(handle, jobid, keys=["R"]).get_decode()["R"]["execution"]
+    duration = max(when, time.time() + 1.0) - float(execution["starttime"])
+    update = {"id": jobid, "updates": {"attributes.system.duration": duration}}
+    handle.rpc("job-manager.update", update).get()
+    note = f"ends at {times.clock(when, time.time())} for window {window}"
+    job_raise(handle, jobid, "window", severity=_WARNING, note=note)
 
 
 # -- times as Flux reads them

@@ -155,6 +155,10 @@ class _Reader:
         localities = sorted(self.slots.localities)
         options = job_options.read(jobspec.options, localities, locality, self.fabric)
         levels, node, above, slot = self.above(jobspec.resources)
+        if options.share_cores and any(child.type == "gpu" for child in slot.children):
+            slot = attrs.evolve(
+                slot, children=tuple(child for child in slot.children if child.type != "core")
+            )
         below, spanned = self.spanned(slot)
         if spanned is None:
             group = self.slots_on_node(slot, node, above, options)
