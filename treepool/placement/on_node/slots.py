@@ -9,7 +9,7 @@ leaves no room for all that were counted, or takes long, they are placed togethe
 from __future__ import annotations
 
 from itertools import islice
-from typing import Iterator, Mapping, Optional, Sequence
+from typing import Iterator, Mapping, Optional, Sequence, Union
 
 import attrs
 
@@ -193,9 +193,9 @@ class Task:
         search = Search(self.node_type, cores, gpus, self.local, self.plain, effort)
         return search.place(self.scope, self.need, number)
 
-    def ids_of(self, takes: Sequence[Take], effort: Effort) -> Optional[Ids]:
-        """The ids of *takes* that slots take together; *effort* counts the search for GPUs."""
-        return ids_of(takes, self.node_type, self.cores, self.gpus, self.plain, effort)
+    def ids_of(self, takes: Sequence[Take]) -> Optional[Ids]:
+        """The ids of *takes* that slots take together."""
+        return ids_of(takes, self.node_type, self.cores, self.gpus, self.plain)
 
     def together(self, number: int) -> list[Take]:
         """What *number* slots take together where numbers say that they fit.
@@ -259,9 +259,10 @@ class Slots:
 
     task: Task
     number: int
-    #: What 1, 2, ... slots take together, as far as that is known, and what more of them do: the
-    #: iterator goes once there are none, because thousands of fits are remembered.
-    taken: list[Ids] = attrs.field(factory=list)
+    #: What 1, 2, ... slots take together, as far as that is known: takes where a search placed
+    #: them. And what more of them take: the iterator goes once there are none, because thousands of
+    #: fits are remembered.
+    taken: list[Union[Ids, list[Take]]] = attrs.field(factory=list)
     more: Optional[Iterator[Ids]] = None
     #: The effort that is left to choose more; 0 once no more can be placed one after another.
     left: int = 0
@@ -272,15 +273,14 @@ class Slots:
         number, part = task.counted(most, effort) if most else 0, effort.part()
         if number is not None:
             return cls(task, number, left=part.limit)
-        taken: list[Ids] = []
+        taken: list[Union[Ids, list[Take]]] = []
         try:
             taken += islice(task.one_by_one(part), most)
             while 0 < len(taken) < most:
                 takes = task.searched(len(taken) + 1, part)
-                ids = None if takes is None else task.ids_of(takes, part)
-                if ids is None:
+                if takes is None:
                     break
-                taken.append(ids)
+                taken.append(takes)
         except GaveUp:
             part.gave_up = True
         effort.add(part)
@@ -297,8 +297,9 @@ class Slots:
                 taken.append(ids)
             if ids is None or len(taken) == self.number:
                 self.more, self.left = None, 0
-        if number <= len(taken):
-            return taken[number - 1]
-        found = self.task.ids_of(self.task.together(number), Effort())
-        assert found is not None, "more slots were counted than there are"
+        found = taken[number - 1] if number <= len(taken) else self.task.together(number)
+        if isinstance(found, list):
+            placed = self.task.ids_of(found)
+            assert placed is not None, "more slots were counted than there are"
+            return placed
         return found
