@@ -69,7 +69,6 @@ from treepool.cli.replayarguments import (
     load_in,
     preemptible_in,
     rules_in,
-    whole_number,
 )
 from treepool.cli.screen import (
     DONE,
@@ -83,6 +82,7 @@ from treepool.cli.screen import (
     shortened,
     width,
 )
+from treepool.cli.values import whole_number
 from treepool.errors import InvalidOption
 from treepool.placement.allocation import Allocation
 from treepool.rfc.findings import shown

@@ -28,7 +28,7 @@ from typing import Any, Iterator
 
 from treepool.cli import instance, renamed
 from treepool.cli.screen import DONE, USAGE, Stop, again, out, out_document, out_json, width
-from treepool.placement.allocation import on_hosts, short_form
+from treepool.placement.nodes.parts import on_hosts, short_form
 from treepool.view import prometheus, status, windows, words
 from treepool.view.areas import DomainLine, areas, domain_lines, locality_lines
 from treepool.view.table import Line

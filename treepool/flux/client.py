@@ -14,21 +14,22 @@ import re
 import time
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
 from treepool.flux import libflux, sent
 from treepool.flux.libflux import Broker, Future, job_name, job_result, job_state
 from treepool.flux.libflux import job_id as job_id
-from treepool.flux.windownames import user_id
-from treepool.placement.allocation import short_form
-from treepool.placement.nodes.state import Held
+from treepool.placement.nodes.parts import short_form
 from treepool.rfc import idset, times
 from treepool.rfc.queues import Queues, inner
 from treepool.rfc.windows import WindowEntry
 from treepool.view import jobstory
 from treepool.view.jobstory import GIVEN_UP, GONE, OFFLINE, Closed, Facts
+
+if TYPE_CHECKING:
+    from treepool.placement.nodes.state import Held
 
 #: The requests are called ``sched-treepool.NAME``.
 TOPIC = "sched-treepool."
@@ -377,6 +378,8 @@ def _others(handle: Broker, jobs: list[int], entry: WindowEntry) -> Iterable[int
     """Those of *jobs* that the window does not admit."""
     if not jobs or not (entry.users or entry.queues):
         return jobs
+    from treepool.flux.windownames import user_id  # with the engine
+
     users: set[Optional[int]] = {user_id(user) for user in entry.users}
     queues = Queues.of(handle.configured)
     told = [handle.rpc("job-list.list-id", {"id": i, "attrs": ["userid", "queue"]}) for i in jobs]

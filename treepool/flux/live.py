@@ -14,7 +14,7 @@ from typing import Any, Iterator, Mapping, Optional
 import attrs
 
 from treepool.errors import InvalidInput, PoolConflict
-from treepool.flux import client, sent
+from treepool.flux import client, sent, sentpool
 from treepool.flux.hardware import resources
 from treepool.flux.libflux import Broker, job_name, job_state
 from treepool.flux.pastjobs import PastJobs, past_jobs
@@ -176,9 +176,9 @@ def _asked(handle: Broker) -> Optional[_Told]:
     try:
         for answer in client.answers(handle, "look"):
             if pool is None:
-                pool = sent.pool_of(answer)
+                pool = sentpool.pool_of(answer)
                 held[HELD_BACK] = sent.parts_of(answer.get("held_back", ()))
-                rules = sent.rules_of(answer)
+                rules = sentpool.rules_of(answer)
                 told = answer.get("preemptible", {})
                 preemptible = int(told.get("cores", 0)), int(told.get("gpus", 0))
             for job in answer.get("jobs", ()):

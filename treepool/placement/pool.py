@@ -22,10 +22,11 @@ from treepool.errors import (
     PoolConflict,
     Reason,
 )
-from treepool.placement.allocation import Allocation, parts_of, short_form, together
+from treepool.placement.allocation import Allocation, parts_of, together
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.choose.selection import Choice
+from treepool.placement.configured import check_mix, chosen
 from treepool.placement.effort import REASON
 from treepool.placement.held import (
     HELD_BACK,
@@ -41,9 +42,10 @@ from treepool.placement.held import (
 )
 from treepool.placement.nodes.index import Move, NodeIndex
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.parts import short_form
 from treepool.placement.nodes.resource_sets import all_R, allocated_R, down_R
 from treepool.placement.nodes.state import Held
-from treepool.placement.options import changed, check_mix, chosen
+from treepool.placement.options import changed
 from treepool.placement.request.vertices import Request, request_of
 from treepool.placement.why.feasibility import Feasibility
 from treepool.rfc import idset, jobspec

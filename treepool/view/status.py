@@ -9,19 +9,18 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequenc
 
 import attrs
 
-from treepool.placement.allocation import on_hosts, short_form
 from treepool.placement.choose.fitness import memory_domains
 from treepool.placement.held import ranks_in
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.kept import kept_cores
+from treepool.placement.nodes.parts import on_hosts, short_form
 from treepool.placement.nodes.state import Held
-from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.nodes.tree import Domain, NodeType, around
 from treepool.placement.pool import Pool
 from treepool.rfc import hostlist, idset
-from treepool.view import words
+from treepool.view import nodewords, words
 from treepool.view.model import DOWN, DRAINED, Job
 from treepool.view.picture import Picture
-from treepool.view.places import around
 
 
 @attrs.frozen
@@ -150,7 +149,7 @@ def _places(node_type: NodeType) -> dict[int, str]:
     found = {}
     for gpu in idset.iterate(node_type.root.gpus):
         inside = around(node_type.root, 0, 1 << gpu)
-        found[gpu] = "" if inside is node_type.root else words.title(node_type, inside)
+        found[gpu] = "" if inside is node_type.root else nodewords.title(node_type, inside)
     return found
 
 

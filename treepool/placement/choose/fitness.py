@@ -27,15 +27,13 @@ from typing import Iterable, Iterator, Optional, Sequence
 
 import attrs
 
+from treepool.placement.names import ALPHA, BETA
 from treepool.placement.nodes.distances import nearness
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.link_table import LinkTable, smallest_link
 from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
-
-#: The default weights.
-ALPHA, BETA = 0.3, 0.5
 
 #: Localities that are memory domains: the first one that a node has counts, else the node itself.
 MEMORY_DOMAINS = ("numa", "socket")

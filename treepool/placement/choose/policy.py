@@ -12,6 +12,7 @@ from typing import Optional
 
 from treepool.placement.choose.fitness import DEFAULT, Share, Weights, on_node
 from treepool.placement.choose.mix import Mix
+from treepool.placement.names import STRADDLE
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.on_node.fit import Fit
@@ -32,9 +33,6 @@ _OFFSET = LOST_OF_MIX * _MANY * PER_GPU
 
 #: What it costs to break an idle node, in GPUs; and so many cores of it cost a GPU more.
 BROKEN, CORES_OF_A_GPU = 12, 32
-
-#: The default weight of locality, in GPUs: how much fuller a node must be for a job to straddle.
-STRADDLE = 10.0
 
 
 class Policy:
@@ -212,10 +210,8 @@ class BestLocality(BestFit):
         return misfit * _MANY * _MANY + super().key(state, ask, gives)
 
 
+#: The policies, by their names in ``names.py``.
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy
     for policy in (Packing, BestFit, NodeFit, FirstFit, WorstFit, MinSpan, BestLocality)
 }
-
-#: Policies of release 0.1, and those that do what they did.
-REPLACED = {"gpu-sparing": "packing"}
