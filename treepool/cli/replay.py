@@ -28,7 +28,7 @@ examples:
       jobs of the Parallel Workloads Archive, on nodes without topology
   treepool replay jobs.csv -R R.json --add '10*gpu' --add '20*gpu'
       the same jobs, and with ten or twenty more nodes like those with property gpu
-  treepool replay trace.jsonl --compare policy=easy --compare policy=easy,node-policy=min-span
+  treepool replay trace.jsonl --compare policy=easy --compare policy=easy,node-policy=worst-fit
       two node policies side by side
   treepool replay --synthetic 1000 --compare policy=fifo --compare policy=easy --svg out.svg
       jobs made up for the cluster; a plot of use, stranded GPUs and queue over time

@@ -27,7 +27,7 @@ _BEFORE_NAME = re.compile(r",(?=[a-z-]*(?:=|,|\Z))")
 
 
 def rules_in(text: str) -> Rules:
-    """A set of rules, such as ``policy=easy,node-policy=min-span``."""
+    """A set of rules, such as ``policy=easy,node-policy=worst-fit``."""
     given: dict[str, str] = {}
     for word in _BEFORE_NAME.split(text):
         name, equals, _ = word.partition("=")

@@ -6,9 +6,7 @@ import json
 from typing import Any, Iterable, Optional
 
 from treepool.placement.choose.fitness import (
-    DEFAULT,
     Fitness,
-    Weights,
     of_job,
     shares_of,
     spread_of,
@@ -83,13 +81,13 @@ class Allocation:
         """The hosts of *ranks* (bitmask), such as ``n[17-18]``; see ``on_hosts``."""
         return where(ranks, self._inventory)
 
-    def fitness(self, weights: Weights = DEFAULT, ideal: Optional[Fitness] = None) -> Fitness:
+    def fitness(self, ideal: Optional[Fitness] = None) -> Fitness:
         """How good the placement is as it is, or measured against *ideal* (see Pool.fitness)."""
         inventory, spread = self._inventory, None
         ranks = idset.union(part[0] for part in self.parts)
         if inventory.fabric is not None and idset.size(ranks) > 1:
             spread = spread_of(inventory, ranks)
-        return of_job(shares_of(self.parts, self.nslots, inventory), weights, ideal, spread)
+        return of_job(shares_of(self.parts, self.nslots, inventory), ideal, spread)
 
     def __repr__(self) -> str:
         return f"<Allocation {self.dumps()}>"

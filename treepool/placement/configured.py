@@ -1,11 +1,10 @@
-"""What the options of a pool make of it: its policy and weights; whether a mix suits its nodes."""
+"""What the options of a pool make of it: its policy; whether a mix suits its nodes."""
 
 from __future__ import annotations
 
 from typing import Mapping, Optional, Sequence
 
 from treepool.errors import InvalidJobspec, InvalidOption
-from treepool.placement.choose.fitness import Weights
 from treepool.placement.choose.mix import Mix, mix_of, smallest_domains
 from treepool.placement.choose.policy import POLICIES, Policy
 from treepool.placement.nodes.fabric_tree import Fabric
@@ -29,18 +28,15 @@ def check_mix(mix: Mix, localities: Sequence[str], above: Sequence[str]) -> None
             raise InvalidOption(f"mix: {shown(kind.shape)}: {e}") from None
 
 
-def chosen(
-    options: Mapping[str, str], fabric: Optional[Fabric]
-) -> tuple[dict[str, str], Weights, Policy]:
-    """All options, with *options* among them, their weights and policy; raises InvalidOption.
+def chosen(options: Mapping[str, str], fabric: Optional[Fabric]) -> tuple[dict[str, str], Policy]:
+    """All options, with *options* among them, their policy; raises InvalidOption.
 
     A weight that the policy does not use is not among them. *fabric* is that of the pool.
     """
     values = checked(options)
-    weights = Weights(number("alpha", values), number("beta", values))
     number("gpu_cores", values)
     jobs = mix_of(kinds_of(values["mix"]), smallest_domains(fabric))
-    policy = POLICIES[values["policy"]](weights, number("straddle", values), jobs)
+    policy = POLICIES[values["policy"]](number("straddle", values), jobs)
     if not policy.weighs:
         del values["straddle"]
-    return values, weights, policy
+    return values, policy

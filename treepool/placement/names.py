@@ -10,21 +10,18 @@ LOCALITIES = ("preferred", "required", "none")
 
 #: The node policy that weighs locality against other costs (option ``straddle``), and all of them.
 PACKING = "packing"
-NODE_POLICIES = (
-    PACKING,
-    "best-fit",
-    "node-fit",
-    "first-fit",
-    "worst-fit",
-    "min-span",
-    "best-locality",
-)
+NODE_POLICIES = (PACKING, "best-fit", "first-fit", "worst-fit")
 
 #: Policies of earlier releases, and those to use now.
-REPLACED = {"gpu-sparing": PACKING}
+REPLACED = {
+    "gpu-sparing": PACKING,
+    "node-fit": "best-fit",
+    "min-span": "best-fit",
+    "best-locality": PACKING,
+}
 
-#: The default weights of fitness (choose/fitness.py).
-ALPHA, BETA = 0.3, 0.5
+#: Options of earlier releases, and what to do now.
+GONE = dict.fromkeys(("alpha", "beta"), "the weights of fitness are fixed now, leave it out")
 
 #: The default weight of locality, in GPUs: how much fuller a node must be for a job to straddle.
 STRADDLE = 10.0

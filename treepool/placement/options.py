@@ -10,8 +10,7 @@ import attrs
 
 from treepool.errors import InvalidOption
 from treepool.placement.names import (
-    ALPHA,
-    BETA,
+    GONE,
     JOB_KEYS,
     LOCALITIES,
     NODE_POLICIES,
@@ -92,15 +91,6 @@ OPTIONS = {
         "use; more keeps slots together",
         most=1000,
     ),
-    "alpha": Option(
-        str(ALPHA),
-        "0..1",
-        "the weight of nodes in fitness, beside that of cores and GPUs",
-        most=1,
-    ),
-    "beta": Option(
-        str(BETA), "0..1", "the weight of GPU links in fitness, beside that of memory", most=1
-    ),
     "gpu_cores": Option(
         "0",
         "CORES",
@@ -132,6 +122,8 @@ def checked(options: Mapping[str, object]) -> dict[str, Any]:
     """
     chosen: dict[str, Any] = {name: option.default for name, option in OPTIONS.items()}
     for name, value in options.items():
+        if name in GONE:
+            raise InvalidOption(f"{name}: {GONE[name]}")
         if name not in OPTIONS:
             raise InvalidOption(f"unknown option {name!r:.60}, known: {', '.join(OPTIONS)}")
         choices = OPTIONS[name].choices
