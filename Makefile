@@ -9,7 +9,7 @@ RELEASE := $(VENV)/.release
 DOC := $(VENV)/.doc
 MUTANTS := $(VENV)/.mutants
 
-.PHONY: demo why check ci check-flux check-upstream check-flux-versions check-browser lint types test depth
+.PHONY: demo why yardsticks check ci check-flux check-upstream check-flux-versions check-browser lint types test depth
 .PHONY: mutants versions conformance bench packing soak fuzz doc release clean
 
 # Cluster A of RFC 49: the shapes of its eleven test vectors, one after another.
@@ -74,6 +74,13 @@ test: $(INSTALLED)
 # Prints the table of doc/performance.md and writes the figure of README.md, build/why.svg.
 why: $(PLOTS)
 	$(BIN)/python t/flux/why
+
+# The same by a benchmark that is not ours, flux-schedbench; YARDSTICKS='--nodes 1152,11136' for more.
+yardsticks: $(INSTALLED) build/schedbench
+	$(BIN)/python t/flux/yardsticks $(YARDSTICKS)
+
+build/schedbench:
+	$(BIN)/python -m pip install -q --no-deps --target $@ flux-schedbench==0.1.0
 
 # All tests, and as many examples of each as `make ci` asks for (t/depth.py).
 depth: $(PLOTS)

@@ -56,7 +56,7 @@ def test_the_plot_is_a_picture_in_the_page_and_the_numbers_stand_beside_it(show,
 
 def test_without_matplotlib_the_page_says_what_is_needed(show, busy):
     browser = show(busy[0], plot=busy[1]["plot"])
-    assert "treepool[plots]" in browser.texts("#charts")[0]
+    assert "pip install matplotlib" in browser.texts("#charts")[0]
     assert browser.texts("#numbers tbody tr")
 
 

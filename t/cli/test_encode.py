@@ -496,6 +496,7 @@ def test_xml_without_a_host_name_does_not_take_this_machines(treepool, xml):
         (["encode", "--xml", "{xml}", "--ranks", "0-3"], "4 ranks need names: --hosts HOSTS"),
         (["encode", "--xml", "{xml}", "--ranks", "0-3", "--hosts", "a,b"], "4 ranks, but 2 hosts"),
         (["encode", "--xml", ""], "'': cannot be read: No such file"),
+        (["encode", "--xml", "n" * 300], "cannot be read: File name too long"),
         (["encode", "--xml", "{xml}", "--ranks", ""], "--ranks: '' has none"),
         (["encode", "--xml", "{xml}", "--hosts", ""], "--hosts: '' has none"),
         (["encode", "--xml", "{xml}", "-R", "R", "--ranks", "0"], "with -R the nodes are those"),

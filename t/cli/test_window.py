@@ -132,4 +132,5 @@ def test_what_the_scheduler_says_of_a_key_is_said_of_its_option(treepool, client
 def test_without_flux_one_line_says_so(treepool, monkeypatch):
     monkeypatch.setitem(sys.modules, "flux", None)
     monkeypatch.delitem(sys.modules, "treepool.flux.client", raising=False)
+    monkeypatch.delattr("treepool.flux.client", raising=False)
     assert treepool("window", "list").is_one_line_error("use flux treepool", status=2)

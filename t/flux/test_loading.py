@@ -98,6 +98,14 @@ def test_an_argument_that_means_nothing_is_refused_at_load(cluster, argument):
     cluster.flux("module", "load", "sched-treepool")
 
 
+def test_beside_another_scheduler_the_load_fails_and_the_other_goes_on(cluster):
+    cluster.load("sched-simple")
+    done = cluster.run("module", "load", "sched-treepool")
+    assert done.returncode != 0
+    assert "not loaded: a scheduler is loaded already, see flux module list" in cluster.log()
+    cluster.flux("run", "-n1", "true")
+
+
 def test_without_a_scheduler_every_question_says_that_none_is_loaded(cluster):
     cluster.load("sched-treepool")
     cluster.flux("module", "remove", "sched-treepool")

@@ -132,11 +132,17 @@ def test_the_R_that_a_pool_is_made_from_is_left_as_it_is():
     assert before == R
 
 
-@pytest.mark.parametrize(("key", "carried"), [({"writer": "other"}, True), ({}, False)])
+#: A key of Fluxion, which writes no writer.
+GRAPH = {"graph": {"nodes": []}}
+
+
+@pytest.mark.parametrize(
+    ("key", "carried"), [({"writer": "other", **GRAPH}, True), ({"site": 1}, True), (GRAPH, False)]
+)
 def test_a_key_of_another_scheduler_makes_flat_nodes_and_is_carried_along_but_Fluxions(
     key, carried
 ):
-    R = {**cluster(topo=None), "scheduling": {**key, "graph": {"nodes": []}}}
+    R = {**cluster(topo=None), "scheduling": key}
     pool = Pool(R)
     given = pool.alloc(1, pool.parse_resource_request(spec("slot/core=5"))).to_dict()
     assert given.get("scheduling") == (R["scheduling"] if carried else None)

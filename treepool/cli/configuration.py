@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from itertools import islice
+from os.path import isdir
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping
 
@@ -50,7 +51,7 @@ def read_all(paths: Iterable[str]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for path in paths:
-        if not Path(path).is_dir():
+        if not isdir(path):
             found[path] = read(path)
             continue
         inside = sorted(str(file) for file in Path(path).glob(f"*{SUFFIX}"))

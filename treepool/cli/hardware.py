@@ -67,7 +67,7 @@ def read(argument: str) -> Iterator[Description]:
 def _split(argument: str) -> tuple[str, int, tuple[str, ...]]:
     """The path, and the ranks or hosts after its last colon."""
     path, colon, target = argument.rpartition(":")
-    if not colon or not path or Path(argument).exists() or "/" in target:
+    if not colon or not path or os.path.exists(argument) or "/" in target:
         return argument, 0, ()
     with files.naming(f"--xml {argument:.60}", USAGE):
         if _RANKS.fullmatch(target):
@@ -106,7 +106,7 @@ def _is_tar(path: str) -> bool:
     Only the first block is read: a pipe can be read once, and tarfile looks for the end of a file
     of zeros.
     """
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         return False
     start = files.read_bytes(path, tarfile.BLOCKSIZE - 1)
     try:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from itertools import islice
-from pathlib import Path
+from os.path import isdir
 from typing import Any, Callable, Mapping, Sequence
 
 import attrs
@@ -83,7 +83,7 @@ def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     file = " ".join(arguments.file)
     name = files.shown(file)
-    whole = len(arguments.file) > 1 or Path(file).is_dir()
+    whole = len(arguments.file) > 1 or isdir(file)
     is_toml = whole or file.endswith(configuration.SUFFIX)
     kind_name = arguments.kind or ("configuration" if is_toml else None)
     parts: dict[str, Any] = {}

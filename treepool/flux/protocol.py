@@ -80,8 +80,8 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self._committing = 0
         #: The last job that was submitted before this scheduler was ready.
         self._last_before = 0
-        #: Whether this module takes requests; whether it is being unloaded.
-        self._is_ready = self.ending = False
+        #: Whether it is loaded for Flux; whether it takes requests; whether it is being unloaded.
+        self._is_running = self._is_ready = self.ending = False
 
     # -- for the subclass
 
@@ -129,6 +129,11 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         except Unusable:
             return
         except Exception as e:
+            if not self._is_running:  # the load fails, and nothing else
+                taken = isinstance(e, FileExistsError)
+                why = "a scheduler is loaded already, see flux module list" if taken else str(e)
+                self.log.error(f"not loaded: {why}")
+                raise
             report(self.handle, e, "this scheduler ends, jobs run on")
         self.ending = True
         self.runner.stop()
@@ -139,6 +144,11 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
             stop.set(_LAST_WORDS)
             self.handle.reactor_run()
             stop.stop()
+
+    def set_running(self) -> None:
+        """Let ``flux module load`` return: what goes wrong from now on is told by the log alone."""
+        self._is_running = True
+        super().set_running()
 
     def _acquire_resources(self) -> None:  # no hook between the pool and hello, nor for its errors
         try:

@@ -309,8 +309,11 @@ def is_treepool(scheduling: object) -> bool:
 
 
 def is_fluxion(scheduling: Mapping[str, Any]) -> bool:
-    """Whether *scheduling* of an R is for Fluxion, see ``is_treepool``."""
-    return str(scheduling.get("writer", FLUXION)).partition(":")[0] == FLUXION
+    """Whether *scheduling* of an R is a graph for Fluxion, see ``is_treepool``."""
+    return (
+        "graph" in scheduling
+        and str(scheduling.get("writer", FLUXION)).partition(":")[0] == FLUXION
+    )
 
 
 def read_into(findings: Findings, key: object, at: str) -> Optional[SchedulingKey]:
