@@ -133,6 +133,7 @@ def test_the_list_of_commands_needs_no_library(argv):
         ["alloc", "--help"],
         ["alloc", "slot=1/cpu"],
         ["explain", "--help"],
+        ["status", "--help"],
         ["window", "list", "--help"],
         ["where", "--help"],
     ],
@@ -144,7 +145,8 @@ def test_options_are_read_without_the_engine(argv):
 @pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on the PATH")
 def test_an_instance_is_asked_without_flux_s_own_package_and_without_the_engine():
     """What ``flux jobs`` imports, and treepool's commands do not, lets them be no slower."""
-    asking = "flux.client", "flux.job", "flux.sent", "cli.explainlive", "cli.window", "cli.where"
+    commands = "explainlive", "status", "window", "where"
+    asking = ["flux.client", "flux.job", "flux.sent", *(f"cli.{name}" for name in commands)]
     found = in_flux(f"import {', '.join(f'treepool.{name}' for name in asking)}")
     assert found & {"flux", *ENGINE} == set()
     with_pool = in_flux("import treepool.flux.live, treepool.flux.snapshot")

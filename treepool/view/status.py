@@ -5,7 +5,7 @@ This module computes the contents of each line. The caller that prints the lines
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
 import attrs
 
@@ -83,33 +83,6 @@ class JobLine:
     domains: str
     fitness: Optional[float]
     note: str
-
-
-@attrs.frozen
-class UserLine:
-    """What a user has: jobs that run and wait, and nodes, cores and GPUs that those that run have.
-
-    A node on which several jobs of his have something counts once.
-    """
-
-    user: str
-    running: int
-    waiting: int
-    nodes: int
-    cores: int
-    gpus: int
-
-
-def user_lines(
-    users: Mapping[str, Mapping[str, int]], name_of: Callable[[int], str]
-) -> list[UserLine]:
-    """A line for each of *users*, which are by id; who has the most cores is first."""
-    names = "running", "waiting", "nodes", "cores", "gpus"
-    found = [
-        UserLine(words.plain(name_of(int(user))), *(has[name] for name in names))
-        for user, has in users.items()
-    ]
-    return sorted(found, key=lambda line: (-line.cores, -line.waiting, line.user))
 
 
 def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
