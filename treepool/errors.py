@@ -58,6 +58,7 @@ Code = Literal[
     "ahead",
     "reserved",
     "window",
+    "opens",
     "late",
     "preempting",
     "soon",

@@ -4,6 +4,7 @@ import errno
 import sys
 import types
 
+import attrs
 import pytest
 
 from treepool.rfc.windows import WindowEntry
@@ -16,16 +17,21 @@ def client(monkeypatch):
     """In the place of an instance: keeps what it is told, and has the windows in ``there``."""
     fake = types.ModuleType("treepool.flux.client")
     fake.there, fake.told, fake.running, fake.taken, fake.refuses = [], [], (), (), None
+    fake.ended = []
 
-    def add_window(entry):
+    def add_window(entry, replaces=False, test=False):
         if fake.refuses:
             raise fake.refuses
         if entry.name in fake.taken:
             raise FileExistsError(errno.EEXIST, "/name: there is a window")
         fake.told.append(entry)
-        return types.SimpleNamespace(reserved=1, running=fake.running)
+        running = fake.running
+        return types.SimpleNamespace(
+            hosts=entry.hosts or "n[4-7]", reserved=1, running=running, names=running
+        )
 
     fake.add_window = add_window
+    fake.end_at = lambda *told: fake.ended.append(told)
     fake.connected = lambda: None
     fake.windows_now = lambda: fake.there
     fake.ask = lambda handle, name, payload: fake.told.append((name, payload))
@@ -89,9 +95,9 @@ def test_remove_tells_what_it_removed(treepool, client):
 @pytest.mark.parametrize(
     "words, said",
     [
-        ([], "add|list|remove"),
+        ([], "add|change|list|remove"),
         (["give"], "give"),
-        (["add"], "--hosts, --start"),
+        (["add"], "--start"),
         (["add", "--hosts=n0", "--start=1"], "--duration --end"),
         ([*ADD[1:], "--end=3"], "not allowed with argument"),
         ([*ADD[1:], "--colour=3"], "unrecognized arguments: --colour=3"),
@@ -134,3 +140,93 @@ def test_without_flux_one_line_says_so(treepool, monkeypatch):
     monkeypatch.delitem(sys.modules, "treepool.flux.client", raising=False)
     monkeypatch.delattr("treepool.flux.client", raising=False)
     assert treepool("window", "list").is_one_line_error("use flux treepool", status=2)
+
+
+def there(client, **more):
+    entry = WindowEntry("dat", "n[0-3]", NOW, NOW + 3600, ("alice",), **more)
+    client.there = [types.SimpleNamespace(entry=entry, source="kvs", down="n2")]
+    return entry
+
+
+def test_nodes_to_choose_and_when_and_for_whom_it_comes_again(treepool, client):
+    words = [
+        "--nodes=16",
+        "--within=switch",
+        "--requires=gpu",
+        "--every=2w",
+        "--group=g",
+        "--bank=b",
+    ]
+    result = treepool("window", "add", *ADD[3:], *words, "--name=dat")
+    (entry,) = client.told
+    assert (entry.hosts, entry.shape) == ("", "slot=16/node{x}")
+    assert (entry.within, entry.requires, entry.every) == ("switch", "gpu", 14)
+    assert "dat: n[4-7], from " in result.out  # as the scheduler chose
+    assert ", every 14 days, for group g, bank b\n" in result.out
+
+
+@pytest.mark.parametrize(
+    "words, start, end",
+    [
+        (["--duration=120"], NOW, NOW + 7200),
+        ([f"--end={NOW + 60}"], NOW, NOW + 60),
+        ([f"--start={NOW + 600}"], NOW + 600, NOW + 4200),
+        ([f"--start={NOW + 600}", "--duration=1"], NOW + 600, NOW + 660),
+    ],
+)
+def test_a_window_is_extended_shortened_and_moved(treepool, client, words, start, end):
+    before = there(client, every=7)
+    result = treepool("window", "change", "dat", *words)
+    (entry,) = client.told
+    assert entry == attrs.evolve(before, start=start, end=end)
+    assert result.out.startswith("changed window dat: ")
+
+
+def test_who_moves_chosen_nodes_lets_them_be_chosen_anew_and_who_extends_does_not(treepool, client):
+    there(client, shape="slot=4/node{x}")
+    treepool("window", "change", "dat", "--duration=120")
+    treepool("window", "change", "dat", f"--start={NOW + 600}")
+    treepool("window", "change", "dat", "--hosts=n7", "--every=once")
+    kept, moved, given = client.told
+    assert (kept.hosts, moved.hosts) == ("n[0-3]", "")
+    assert (given.hosts, given.shape) == ("n7", "")
+
+
+def test_jobs_end_only_if_asked_for_and_not_in_a_test(treepool, client):
+    client.running = ("3", "4")
+    told = treepool(*ADD, "--end-jobs", "--test-only", "--name=a")
+    assert told.out.startswith("would have added window a: ")
+    assert told.out.endswith("would end when it starts: 3 4\n") and client.ended == []
+    told = treepool(*ADD, "--end-jobs", "--name=a")
+    assert told.out.endswith("end when it starts: 3 4\n")
+    assert client.ended == [("3", NOW, "a"), ("4", NOW, "a")]
+
+
+def test_the_list_says_which_hosts_are_down(treepool, client):
+    there(client)
+    assert treepool("window", "list").out.rstrip().endswith("n2 down")
+    assert '"down": "n2"' in treepool("window", "list", "--json").out
+
+
+@pytest.mark.parametrize(
+    "words, said, status",
+    [
+        (["change", "datt", "--duration=1"], "there is no window 'datt' (did you mean 'dat'?)", 1),
+        (["change", "dat", "--within=switch"], "argument --within: is for --nodes or --shape", 2),
+        (["add", *ADD[3:], "--nodes=0"], "argument --nodes: must be at least 1", 2),
+        (["add", *ADD[3:], "--nodes=4", "--hosts=n1"], "not allowed with argument", 2),
+        ([*ADD[1:], "--every=month"], "argument --every: 'month' is not day, week, 14d, 2w", 2),
+        ([*ADD[1:], "--group="], "argument --group: must not be empty", 2),
+    ],
+)
+def test_a_change_or_choice_that_cannot_be_is_one_line(treepool, client, words, said, status):
+    there(client)
+    assert treepool("window", *words).is_one_line_error(said, status=status)
+    assert client.told == []
+
+
+def test_what_the_scheduler_says_of_a_job_option_is_said_of_the_option_of_the_window(
+    treepool, client
+):
+    client.refuses = OSError(errno.EINVAL, "/attributes/system/treepool/within: 'x' is no locality")
+    assert "argument --within: 'x' is no locality" in treepool(*ADD).err

@@ -110,7 +110,7 @@ def test_help_shows_the_options_together_in_the_last_group(flux, command):
     assert shown[:14] == [
         *("locality", "level", "gpu-link", "same", "same-numa"),
         *("memory", "allow-cxl", "unified-memory", "within", "segment", "locality-wait"),
-        *("switches", "gpu", "test-only"),
+        *("switches", "window", "gpu", "test-only"),
     ]
     assert "--locality-wait=TIME" in group  # no FSD, which may be a number alone
 

@@ -16,6 +16,12 @@ from treepool.rfc.queues import Queues
 from work import Lines
 
 
+class Job(tuple):
+    """A job that is judged: (job id, priority)."""
+
+    relaxed = ()
+
+
 class Queue:
     """Keeps the jobs that are judged, as (job id, priority)."""
 
@@ -24,7 +30,7 @@ class Queue:
         self.pool = SimpleNamespace(parse_resource_request=dict, check_feasibility=dict)
 
     def waiting(self, jobid, priority, *_):
-        return jobid, priority
+        return Job((jobid, priority))
 
     def add(self, job):
         self.jobs[job[0]] = job

@@ -6,10 +6,12 @@ import pytest
 
 from depth import some
 from made import alloc, asked, nodes
+from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidOption
 from treepool.placement.pool import Pool
 from treepool.placement.why.decision import why_insufficient
 from treepool.rfc import idset
+from treepool.rfc.jobspec import from_resources
 
 #: Two sockets of two NUMA domains with eight cores; GPUs near three of the four.
 TOPO = {
@@ -143,3 +145,15 @@ def test_a_pool_with_a_new_option_answers_new_requests_by_it():
     pool.set_options(gpu_cores="2")
     with pytest.raises(InfeasibleRequest):
         alloc(pool, 1, "slot/core=32")
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_gpus_bring_their_share_if_the_option_says_so_and_alone_it_says_nothing(cores):
+    pool = pool_of("0")
+
+    def got(shape, **options):
+        spec = from_resources(parse_shape(shape), options=options or None)
+        return pool.copy().alloc(1, pool.parse_resource_request(spec)).dumps()
+
+    assert got(f"slot=2/[core={cores};gpu=1]", cores="share") == got("slot=2/gpu=1")
+    assert got(f"slot=2/core={cores}", cores="share") == got(f"slot=2/core={cores}")

@@ -95,6 +95,8 @@ GOOD = [
     ({"unified_memory": False}, {}),
     ({"allow_cxl": True}, {"allow_cxl": True}),
     ({"allow_cxl": False}, {}),
+    ({"cores": "share"}, {"share_cores": True}),
+    ({"window": "dat-1"}, {}),  # of an instance: its scheduler knows more
     ({"same": "driver"}, {"same": Same("driver", required=True)}),
     ({"same": "driver:required"}, {"same": Same("driver", required=True)}),
     ({"same": "driver:require"}, {"same": Same("driver", required=True)}),
@@ -196,6 +198,8 @@ BAD = [
     ("unified_memory", 1, f"1 {FLAG}"),
     ("unified_memory", "true", f"'true' {FLAG}"),
     ("allow_cxl", 0, f"0 {FLAG}"),
+    ("cores", 4, "4 is not share"),
+    ("window", "a b", "'a b' is not the name of a window"),
     ("same", "", f"'' {SAME}"),
     ("same", ":prefer", f"':prefer' {SAME}"),
     ("same", "driver:", f"'driver:' {SAME}"),

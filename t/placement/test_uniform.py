@@ -58,7 +58,7 @@ def test_on_a_fragmented_node_of_24_domains_no_search_gives_up(
         state = fragmented(rng, chance)
         room = [bin(state.cores >> 8 * i & 255).count("1") // 4 for i in range(24)]
         fitting = [n for n in (1, 2, 3) if sum(min(n, copies) for copies in room) >= 6 * n]
-        found = fit.compute(state, ask(slot, 3, locality))
+        found = fit.fit(state, ask(slot, 3, locality))
         assert len(found.steps if found else ()) == max(fitting, default=0)
         assert found is None or not found.gave_up
         for number, step in enumerate(found.steps if found else (), 1):
@@ -97,3 +97,29 @@ def test_whole_domains_of_different_sizes_with_an_amount_beside_may_be_too_compl
     request = pool.parse_resource_request(jobspec(parse_shape("slot=4/[l3=3{x};core=5]")))
     with pytest.raises(TooComplex):  # and not another InfeasibleRequest
         pool.check_feasibility(request)
+
+
+#: 192 cores in 24 L3 caches, of which each of 8 NUMA domains has three.
+NUMAS = [
+    {"l3": [{"cores": f"{8 * i}-{8 * i + 7}"} for i in range(3 * n, 3 * n + 3)]} for n in range(8)
+]
+
+
+@pytest.mark.parametrize("locality", ["preferred", "required", "none"])
+@pytest.mark.parametrize("shape", ["slot=96/socket/numa=2/core", "slot=88/socket/numa=2/l3/core"])
+def test_domains_inside_domains_are_counted_where_each_has_nothing_beside_them(
+    shape: str, locality: str
+) -> None:
+    key = {
+        "writer": "TreePool",
+        "children": [
+            {"ranks": "0", "topo": {"socket": [{"numa": NUMAS[:4]}, {"numa": NUMAS[4:]}]}}
+        ],
+    }
+    entry = {"rank": "0", "children": {"core": "0-191"}}
+    R = {"version": 1, "execution": {"R_lite": [entry], "nodelist": ["n0"]}, "scheduling": key}
+    pool = Pool(R, locality=locality)
+    request = pool.parse_resource_request(jobspec(parse_shape(shape)))
+    ((_, cores, _),) = pool.alloc(1, request).parts
+    slots = int(shape.split("/")[0][len("slot=") :])
+    assert idset.size(cores) == 2 * slots

@@ -1,11 +1,14 @@
 """Windows as JSON: which are read, and the pointers of problems."""
 
 import json
+import time
+from datetime import datetime
 
 import pytest
 
 from treepool.errors import InvalidWindow
 from treepool.rfc import windows
+from treepool.rfc.times import LATEST
 from treepool.rfc.windows import WindowEntry
 
 MAINT = {"name": "maint", "hosts": "n[0-3]", "start": 1000, "end": 2000}
@@ -90,3 +93,61 @@ def test_a_problem_of_one_of_many_windows_says_which():
         windows.read_all([MAINT] * 1025)
     with pytest.raises(InvalidWindow, match="must be an array"):
         windows.read_all(MAINT)
+
+
+DAY = 86400
+
+
+@pytest.fixture
+def new_york(monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_what_comes_again_comes_at_the_same_time_of_the_day_also_in_summer(new_york):
+    start = datetime(2027, 3, 15, 8).timestamp()  # on Mar 14 clocks were set forward
+    week = {**MAINT, "start": start - 7 * DAY + 3600, "end": start - 7 * DAY + 7200, "every": 7}
+    entry = windows.read(week)
+    first, second, *more = entry.times(entry.start)
+    assert [time.localtime(at.start).tm_hour for at in (first, second)] == [8, 8]
+    assert second.start == start
+    assert len(more) == 6
+    assert entry.at(second.start + 1).start == second.start
+    assert next(entry.times(entry.start + 520 * 7 * DAY)).end > entry.start + 520 * 7 * DAY
+
+
+def test_what_comes_once_has_one_time_until_it_is_over():
+    entry = windows.read(MAINT)
+    assert list(entry.times(1999)) == [entry]
+    assert list(entry.times(2000)) == []
+
+
+def test_what_would_come_again_after_the_last_year_does_not():
+    last = {**MAINT, "start": LATEST - 100, "end": LATEST, "every": 366}
+    assert len(list(windows.read(last).times(0))) == 1
+
+
+def test_only_the_scheduler_is_asked_for_a_choice_of_nodes():
+    wanted = {**MAINT, "hosts": "", "shape": "slot=4/node{x}", "within": "switch"}
+    assert windows.read(wanted).within == "switch"
+    with pytest.raises(InvalidWindow, match="/0/shape: unknown key"):
+        windows.read_all([wanted])
+
+
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        ({"every": 0}, "/every: must be at least 1"),
+        ({"every": 367}, "/every: "),
+        ({"every": 1, "end": 1000 + DAY + 7300}, "/every: it would come again before it is over"),
+        ({"banks": [""]}, "/banks/0: must not be empty"),
+        ({"groups": "hpc"}, "/groups: must be an array"),
+        ({"shape": 4}, "/shape: must be a string"),
+    ],
+)
+def test_further_keys_are_checked(more, said):
+    with pytest.raises(InvalidWindow, match=said):
+        windows.read({**MAINT, **more})

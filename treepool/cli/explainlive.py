@@ -41,6 +41,8 @@ def explain_job(arguments: Namespace) -> int:
     told: Optional[Explanation] = None
     window: Optional[WindowEntry] = None
     spec: Optional[dict[str, Any]] = None
+    if facts.answer is not None and facts.answer.get("code") == "opens":
+        window = windows.behind(facts.answer, (w.entry for w in client.windows_now()))
     if parts or facts.waits_for_resources:
         from treepool.view.status import domains_of
 
@@ -65,7 +67,9 @@ def explain_job(arguments: Namespace) -> int:
             if other:
                 out(f"     {other}")
         if window is not None:
-            out(f"     it may not reach into {windows.line(window, now)}")
+            inside = facts.answer is not None and facts.answer.get("code") == "opens"
+            how = "was submitted for" if inside else "may not reach into"
+            out(f"     it {how} {windows.line(window, now)}")
         _details(told, arguments.verbose)
     return DONE if facts.state in _SERVED and facts.started else NO
 

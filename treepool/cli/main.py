@@ -25,7 +25,11 @@ SUBCOMMANDS = (
     ("show", "show", "draw a cluster and its jobs"),
     ("status", "status", "show what is free and used in the running instance"),
     ("snapshot", "snapshot", "write the state of the running instance to a file"),
-    ("window", "window", "take nodes out, or keep them for some users, for a time"),
+    (
+        "window",
+        "window",
+        "reservations (DATs): nodes that are taken out or kept for some, for a time",
+    ),
     ("explain", "explain", "say why a job gets what it gets, or why it waits"),
     ("advise", "advise", "list the shapes that fill a node completely"),
     ("replay", "replay", "run a trace of jobs under one policy or several"),

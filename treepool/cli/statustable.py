@@ -11,7 +11,7 @@ from treepool.cli.screen import USAGE, Stop
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
 from treepool.rfc.times import clock
-from treepool.view import windows
+from treepool.view import windows, words
 from treepool.view.table import Cell, Line, lines
 
 if TYPE_CHECKING:
@@ -99,14 +99,16 @@ def user_table(users: Sequence[UserLine], width: int) -> Iterator[Line]:
 
 
 def window_table(
-    entries: Sequence[tuple[WindowEntry, str]], now: float, width: int
+    entries: Sequence[tuple[WindowEntry, str, str]], now: float, width: int
 ) -> Iterator[Line]:
-    """A row for each window and its source; *now* is the time, in seconds since the epoch."""
+    """A row for each window, its source and its hosts that are not up; *now* is the time, in
+    seconds since the epoch."""
     rows: list[list[Cell]] = []
-    for entry, source in entries:
-        when = clock(entry.start, now), clock(entry.end, now)
-        rows.append([entry.name, entry.hosts, *when, windows.whom(entry), source])
-    names = ("name", "hosts", "start", "end", "for", "source")
+    for entry, source, down in entries:
+        when = clock(entry.start, now), f"{clock(entry.end, now)}{windows.again(entry)}"
+        away = (f"{words.listed(down)} down", "yellow") if down else ""
+        rows.append([entry.name, entry.hosts, *when, windows.whom(entry), source, away])
+    names = ("name", "hosts", "start", "end", "for", "source", "")
     return lines(names, rows, width)
 
 

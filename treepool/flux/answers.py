@@ -22,6 +22,7 @@ from treepool.flux.callbacks import Refused
 from treepool.flux.outlook import PRIVATE, Estimate, Outlook, Planned
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
 from treepool.flux.runner import Runner
+from treepool.flux.submissions import opens
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.held import HELD_BACK, ByRank, add_held, alike, ranks_in
 from treepool.placement.nodes.parts import on_hosts
@@ -29,6 +30,7 @@ from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import Rule, Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import is_ahead, why_waiting
+from treepool.placement.plan.windows import Window
 from treepool.placement.pool import Pool
 from treepool.rfc import hostlist, idset, jobspec
 from treepool.rfc.queues import Queues, inner
@@ -77,8 +79,14 @@ class Source(Protocol):
     def defers(self) -> bool:
         """Whether a job that were submitted now would be."""
 
-    def waiting(self, jobid: int, priority: int, userid: int, queue: str, spec: Any) -> Waiting:
-        """The job that asks for *spec* as the queue sees it; raises ValueError."""
+    def waiting(
+        self, jobid: int, priority: int, userid: int, queue: str, spec: Any
+    ) -> tuple[Waiting, Optional[Window]]:
+        """The job that asks for *spec* as the queue sees it, and the window that it was submitted
+        for; raises ValueError."""
+
+    def window_of(self, jobid: int) -> Optional[Window]:
+        """The window that a job waits for, if it was submitted for one that is not open yet."""
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -205,7 +213,8 @@ class Answers:
             else:  # it started meanwhile, was cancelled, or has another priority
                 yield from self._job(payload, asker)
         elif source.is_deferred(jobid):
-            yield {"state": "deferred"}
+            window = source.window_of(jobid)
+            yield {"state": "deferred", **({} if window is None else _waits_for(window))}
         else:
             yield {"state": "unknown"}
 
@@ -250,7 +259,7 @@ class Answers:
             yield {**said, "verdict": "deferred"}
             return
         priority = _priority(payload.get("urgency", _PRIORITY), asker)
-        job = self._source.waiting(_NEW, priority, asker.userid, name, spec)
+        job, window = self._source.waiting(_NEW, priority, asker.userid, name, spec)
         yield None
         try:
             pool.check_feasibility(job.relaxed)
@@ -258,6 +267,9 @@ class Answers:
             yield {**said, "verdict": "infeasible", "reason": str(e), **e.reason.facts}
             return
         yield None
+        if window is not None and window.start > time.time():
+            yield {**said, "verdict": "later", **_waits_for(window), **self._placed(())}
+            return
         first = queue.ahead(job)
         if first is not None:
             reason = is_ahead(name_of(first.jobid))
@@ -362,6 +374,12 @@ def _no_queue(name: object, queues: Mapping[str, Any]) -> str:
     if name == "":
         return f"is missing, and there is no default: name one of {known} (--queue)"
     return f"not one of this instance's queues ({known}){did_you_mean(name, queues)}"
+
+
+def _waits_for(window: Window) -> dict[str, Any]:
+    """What is told of a job that waits for *window* to open."""
+    reason = opens(window, time.time())
+    return {"reason": str(reason), **reason.facts, **_estimated(window.start)}
 
 
 def _estimated(start: Estimate) -> dict[str, Any]:

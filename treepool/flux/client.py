@@ -40,6 +40,9 @@ PATIENCE = 60.0
 #: The module that answers.
 _OURS = "sched-treepool"
 
+#: The severity of an exception that ends no job.
+_WARNING = 5
+
 #: How a user gets what another scheduler does not have, and how an administrator where none runs.
 _OWN = "for an instance that does: flux alloc -N1 --conf=modules.alternatives.sched=sched-treepool"
 _LOAD = "an administrator loads one: flux module load sched-treepool"
@@ -68,22 +71,30 @@ _CURRENT = 2 | 1
 
 @attrs.frozen
 class Shown:
-    """A window, and where it is kept: "kvs" or "configuration"."""
+    """A window, where it is kept ("kvs" or "configuration"), and which hosts of it are not up."""
 
     entry: WindowEntry
     source: str
+    down: str = ""
 
 
 @attrs.frozen
 class Added:
     """What a new window affects.
 
-    ``reserved`` counts the waiting jobs that lose their reservation. ``running`` has the names of
-    jobs that may still run on the nodes of the window when it starts.
+    ``hosts`` are those of the window, which the scheduler may have chosen. ``reserved`` counts the
+    waiting jobs that lose their reservation. ``running`` has the ids of jobs that may still run on
+    the nodes of the window when it starts.
     """
 
+    hosts: str
     reserved: int
-    running: tuple[str, ...]
+    running: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the running jobs."""
+        return tuple(job_name(jobid) for jobid in self.running)
 
 
 def connected() -> Broker:
@@ -362,35 +373,54 @@ def _queue_status(handle: Broker, queue: Optional[str]) -> Optional[Mapping[str,
 def windows_now(handle: Optional[Broker] = None) -> tuple[Shown, ...]:
     """The windows that are not over, the earliest first; raises OSError."""
     told = ask(handle or connected(), "window-list")["windows"]
-    sources = (str(value["source"]) for value in told)
-    return tuple(map(Shown, sent.windows_in(told), sources))
+    places = ((str(value["source"]), str(value.get("down", ""))) for value in told)
+    return tuple(Shown(entry, *place) for entry, place in zip(sent.windows_in(told), places))
 
 
-def add_window(entry: WindowEntry) -> Added:
-    """Add a window; raises OSError if the scheduler refuses it."""
+def add_window(entry: WindowEntry, replaces: bool = False, test: bool = False) -> Added:
+    """Add a window, or change one, or only say what that would affect (*test*).
+
+    Raises OSError if the scheduler refuses it.
+    """
     handle = connected()
-    answer = ask(handle, "window-add", entry.to_dict())
+    how = {name: True for name, is_so in (("replaces", replaces), ("test", test)) if is_so}
+    answer = ask(handle, "window-add", {**entry.to_dict(), **how})
     running = _others(handle, answer["running"], entry)
-    return Added(len(answer["reserved"]), tuple(job_name(jobid) for jobid in running))
+    return Added(answer["hosts"], len(answer["reserved"]), tuple(running))
 
 
 def _others(handle: Broker, jobs: list[int], entry: WindowEntry) -> Iterable[int]:
     """Those of *jobs* that the window does not admit."""
-    if not jobs or not (entry.users or entry.queues):
+    if not jobs or not (entry.users or entry.groups or entry.banks or entry.queues):
         return jobs
-    from treepool.flux.windownames import user_id  # with the engine
+    from treepool.flux.windownames import members, user_id  # with the engine
 
     users: set[Optional[int]] = {user_id(user) for user in entry.users}
+    users.update(uid for group in entry.groups for uid in members(group))
     queues = Queues.of(handle.configured)
-    told = [handle.rpc("job-list.list-id", {"id": i, "attrs": ["userid", "queue"]}) for i in jobs]
+    attributes = ["userid", "queue", "bank"]
+    told = [handle.rpc("job-list.list-id", {"id": jobid, "attrs": attributes}) for jobid in jobs]
     admitted = set()
     for future in told:
         with suppress(OSError):  # it is over, and forgotten
             job = future.get()["job"]
             queue = set(queues.lineage(job.get("queue", "")))
-            if job["userid"] in users or not queue.isdisjoint(entry.queues):
+            known = job["userid"] in users or job.get("bank", "") in entry.banks
+            if known or not queue.isdisjoint(entry.queues):
                 admitted.add(int(job["id"]))
     return [jobid for jobid in jobs if jobid not in admitted]
+
+
+def end_at(jobid: int, when: float, window: str) -> None:
+    """Let a running job end at *when* at the latest, and warn its user; raises OSError."""
+    handle = connected()
+    execution = look_up(handle, jobid, "R").get()["R"]["execution"]
+    duration = max(when, time.time() + 1.0) - float(execution["starttime"])
+    update = {"id": jobid, "updates": {"attributes.system.duration": duration}}
+    handle.rpc("job-manager.update", update).get()
+    note = f"ends at {times.clock(when, time.time())} for window {window}"
+    raised = {"id": jobid, "type": "window", "severity": _WARNING, "note": note}
+    handle.rpc("job-manager.raise", raised).get()
 
 
 # -- times as Flux reads them

@@ -31,6 +31,7 @@ OPTIONS = (
     ),
     ("--locality-wait", "TIME", "Wait so long, such as 10m, for a close place, as if required"),
     ("--switches", "N[@TIME]", "All nodes in N lowest domains at most, as in Slurm"),
+    ("--window", "NAME", "Start in this window (a reservation, a DAT), and end with it"),
     ("--gpu", "SPEC", "GPUs per slot in the form of LSF: num=4:nvlink=yes:gmodel=A100:gmem=40GB"),
 )
 

@@ -87,7 +87,7 @@ def read(
             raise InvalidOption(f"{name}: needs a value: {name}={OPTIONS[name].form}")
         if name in GONE:
             raise InvalidOption(f"{name}: {GONE[name]}")
-        if name not in OPTIONS or name in _OF_FLUX:
+        if name not in OPTIONS or name in (*_OF_FLUX, CORES_WITH_GPUS):
             known = ", ".join(f"{name}={option.form}" for name, option in OPTIONS.items())
             hint = did_you_mean(name, OPTIONS)
             raise InvalidOption(f"unknown argument {argument!r:.60}{hint}, known: {known}")
@@ -219,6 +219,9 @@ OF_POOL = {
 #: The option that names the queues whose jobs may preempt others, and what it is for none.
 PREEMPT_BY, NOBODY = "preempt-by", "none"
 
+#: What ``flux submit -g1`` without ``-c`` asks for: its plugin reads this in the configuration.
+CORES_WITH_GPUS = "cores-with-gpus"
+
 #: The options of its rule that a single queue may have, and all that it may have.
 OF_RULE = ("policy", "reservation-depth")
 OF_QUEUE = (*OF_RULE, ATTRIBUTE)
@@ -234,6 +237,7 @@ OPTIONS = {
     PREEMPT_BY: _Option(f"QUEUE[,...]|{NOBODY}", str),
     **{name: _of_pool(POOL_OPTIONS[own]) for name, own in OF_POOL.items()},
     "mix": _Option(POOL_OPTIONS["mix"].form, _mix),
+    CORES_WITH_GPUS: _choice("one", "share"),
     "discover": _choice("auto", "off"),
     "queue-depth": _DEPTH,
     "log-level": _choice(*_LOG_LEVELS, form="LEVEL"),

@@ -20,6 +20,7 @@ from treepool.flux import usertexts
 from treepool.flux.callbacks import Timer, answered, report, then
 from treepool.flux.garbage import let_go
 from treepool.flux.hello import held_of, read_held, running_jobs
+from treepool.flux.questions import request_watcher
 from treepool.flux.runner import TURN, Inbox, Runner
 
 #: Private names of flux-core's Scheduler that are overridden or used here (doc/upstream.md).
@@ -68,7 +69,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
             text = f"flux.scheduler.Scheduler of this flux-core has no {names} (doc/upstream.md)"
             h.log(syslog.LOG_ERR, text)
             raise OSError(ENOSYS, text)
-        self.runner = Runner(h, self.idle)
+        self.runner = Runner(h, self._on_idle)
         self.inbox = Inbox(h, self.runner, self.start_schedule)
         #: How many series of requests to cancel are done in part: no job may start.
         self.cancelling = 0
@@ -78,6 +79,8 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self.users: dict[int, int] = {}
         #: How many allocations are being written to the KVS.
         self._committing = 0
+        #: The requests that are answered once nothing is left to do.
+        self._quiescent: list[Any] = []
         #: The last job that was submitted before this scheduler was ready.
         self._last_before = 0
         #: Whether it is loaded for Flux; whether it takes requests; whether it is being unloaded.
@@ -105,10 +108,15 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         """Answer ``stats-get``."""
 
     def idle(self) -> None:
-        """Nothing is left to do now."""
+        """No task is due now."""
 
     def end(self) -> None:
         """The module is being unloaded: refuse what it has not answered."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to do of what was taken from the inbox."""
+        return True
 
     def take_arguments(self) -> list[str]:
         """The arguments of the module that flux-core does not know."""
@@ -139,6 +147,8 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self.runner.stop()
         if self._is_ready:
             self.end()
+        for msg in self._quiescent:
+            self.handle.respond_error(msg, ENOSYS, "the scheduler is being unloaded")
         if self._committing:
             stop = Timer(self.handle, self.stop)
             stop.set(_LAST_WORDS)
@@ -184,11 +194,29 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         super()._sched_ready()
         self.ready()
         self._is_ready = True
+        ask = request_watcher(self.handle, "sched.quiescent", self._on_quiescent, guests=False)
+        ask.start()
+        self._asked_quiescent = ask  # it must live as long as this
 
     # -- what arrives
 
     def _apply_resource_update(self, data: Mapping[str, Any]) -> None:  # no hook before it applies
         self.inbox.put(lambda: self._update(data))
+
+    def _on_quiescent(self, msg: Any) -> None:
+        """Answer once all is done that the scheduler was told before: ``sched.quiescent``."""
+        self._quiescent.append(msg)
+        self._tell_quiescent()
+
+    def _on_idle(self) -> None:
+        self._tell_quiescent()
+        self.idle()
+
+    def _tell_quiescent(self) -> None:
+        if self._quiescent and self.settled and not self.inbox and not self._committing:
+            asked, self._quiescent = self._quiescent, []
+            for msg in asked:
+                self.handle.respond(msg, {"status": 0, "alloc_current": len(self.users)})
 
     def _update(self, data: Mapping[str, Any]) -> None:
         super()._apply_resource_update(self.usable(data))
@@ -251,11 +279,8 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         """
         if not self._asking:
             self._asking = True
-            self.inbox.put(self._begin_cancels)
+            self.cancelling += 1  # from now on: passes wait for the inbox, but not for ever
             then(self.handle, self.handle.rpc("job-manager.getinfo"), self._on_cancels)
-
-    def _begin_cancels(self) -> None:
-        self.cancelling += 1
 
     def _on_cancels(self, _future: Any) -> None:
         self._asking = False
@@ -277,6 +302,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         super()._alloc_commit_continuation(future, args)
         let_go(future)
         self._committing -= 1
+        self._tell_quiescent()
         if self.ending and not self._committing:
             self.stop()
 

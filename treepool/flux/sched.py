@@ -36,6 +36,7 @@ from treepool.flux.windows import Windows, in_kvs
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Rule, Waiting
 from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.windows import Window
 from treepool.placement.pool import Pool
 from treepool.rfc.findings import shown
 from treepool.rfc.scheduling import FLUXION
@@ -116,7 +117,7 @@ class TreepoolScheduler(Protocol):
             self._configuration,
             kept_windows,
             lambda job: self._submissions.owner_of(job),
-            self.start_schedule,
+            self._on_windows,
         )
         self._submissions = Submissions(
             h,
@@ -274,6 +275,11 @@ class TreepoolScheduler(Protocol):
         self._submissions.release()
         self.start_schedule()
 
+    def _on_windows(self) -> None:
+        """Windows changed, opened, or are over."""
+        self._submissions.windows_changed()
+        self.start_schedule()
+
     # -- starting jobs
 
     def start_schedule(self) -> None:
@@ -375,8 +381,15 @@ class TreepoolScheduler(Protocol):
         yield from self._annotator.run()
         self._annotations.wake(self._annotator.next_time - time.monotonic())
 
+    @property
+    def settled(self) -> bool:
+        """Whether all jobs that can start have started, and all others are planned."""
+        changes = self._submissions
+        judged = self._topology.awaited is None and not changes.is_behind and not changes.come
+        return judged and self.queue.settled and self._held_back.known
+
     def idle(self) -> None:
-        """Nothing is left to do now."""
+        """No task is due now."""
         self._garbage.idle()
 
     def end(self) -> None:
@@ -410,10 +423,16 @@ class TreepoolScheduler(Protocol):
         """Whether a job that were submitted now would be deferred."""
         return self._topology.awaited is not None
 
-    def waiting(self, jobid: int, priority: int, userid: int, queue: str, spec: Any) -> Waiting:
-        """The job that asks for *spec* as the queue would see it; raises InvalidJobspec."""
-        request = self.pool.parse_resource_request(spec)
-        return self._submissions.waiting(jobid, priority, userid, queue, request, time.time(), spec)
+    def waiting(
+        self, jobid: int, priority: int, userid: int, queue: str, spec: Any
+    ) -> tuple[Waiting, Optional[Window]]:
+        """The job that asks for *spec* as the queue would see it, and the window that it was
+        submitted for; raises InvalidJobspec."""
+        return self._submissions.waiting(jobid, priority, userid, queue, time.time(), spec)
+
+    def window_of(self, jobid: int) -> Optional[Window]:
+        """The window that a job waits for, if it was submitted for one that is not open yet."""
+        return self._submissions.window_of(jobid)
 
     def windows(self) -> list[dict[str, Any]]:
         """The windows that are not over, and where each is kept."""

@@ -10,15 +10,13 @@ import time
 from itertools import chain
 from typing import Any, Mapping, Optional
 
-import attrs
-
 from treepool import __version__
 from treepool.errors import InvalidInput
 from treepool.flux import client
 from treepool.flux.client import user_name
 from treepool.flux.libflux import Broker, job_name, job_state
 from treepool.flux.live import Live, looked_up
-from treepool.flux.windownames import user_id
+from treepool.flux.windownames import members, user_id
 from treepool.placement.allocation import together
 from treepool.placement.held import HELD_BACK
 from treepool.placement.plan.jobs import CENTURY
@@ -116,9 +114,15 @@ class _Names:
 
     def window(self, number: int, entry: WindowEntry) -> WindowEntry:
         ids = {user: user_id(user) for user in entry.users}
-        users = (str(user) if uid is None else user_name(uid) for user, uid in ids.items())
-        name = entry.name if self._real else f"window{number}"
-        return attrs.evolve(entry, name=name, users=tuple(map(self._user, users)))
+        users = [str(user) if uid is None else user_name(uid) for user, uid in ids.items()]
+        users += [user_name(uid) for group in entry.groups for uid in members(group)]
+        return WindowEntry(
+            entry.name if self._real else f"window{number}",
+            *(entry.hosts, entry.start, entry.end),
+            tuple(dict.fromkeys(map(self._user, users))),
+            entry.queues,
+            every=entry.every,
+        )
 
 
 def _pending(said: _Names, job: Mapping[str, Any], spec: Any) -> Optional[Pending]:

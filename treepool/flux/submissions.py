@@ -6,6 +6,7 @@ state    the job                                              next
 deferred waits for the topology of nodes                      ready, when that is known
 ready    is to be judged, in the order of the queue           waiting; over if it is denied; or
                                                               deferred again
+         the window opens that it was submitted for
 waiting  is in the queue                                      over if it starts, is denied or is
                                                               cancelled; ready if it may ask for
                                                               something else now
@@ -26,18 +27,19 @@ import time
 from collections import deque
 from errno import ENOSYS
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Final, Iterable, Iterator, Mapping, Optional
 
 import attrs
 
-from treepool.errors import InfeasibleRequest, InvalidInput
+from treepool.errors import InfeasibleRequest, InvalidInput, Reason
 from treepool.flux.config import Configuration
 from treepool.flux.numbers import Numbers
-from treepool.placement.plan.jobs import Place, Waiting
+from treepool.placement.plan.jobs import Place, Waiting, at_length
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.windows import Owner
-from treepool.placement.request.vertices import Request
+from treepool.placement.plan.windows import Owner, Window
+from treepool.rfc import idset
 from treepool.rfc.queues import inner
+from treepool.rfc.times import clock
 
 if TYPE_CHECKING:  # they import flux, and this does not
     from treepool.flux.runner import Inbox
@@ -46,6 +48,9 @@ if TYPE_CHECKING:  # they import flux, and this does not
 
 #: Why a job waits, if that is no Reason: it is deferred or ready, or nobody has looked yet.
 DEFERRED, UNKNOWN = "deferred", "unknown"
+
+#: Why it waits if the window that it was submitted for is still to open.
+OPENS: Final = "opens"
 
 #: Places in the queue, as a heap. A job has one more place there for each new priority: only the
 #: latest counts.
@@ -72,6 +77,8 @@ class Submission:
     told: dict[str, Any] = attrs.field(factory=dict)
     told_why: float = -math.inf
     code: str = UNKNOWN
+    #: The window that it waits for, if it was submitted for one that is not open yet.
+    window: Optional[Window] = None
 
     @property
     def queue(self) -> str:
@@ -132,6 +139,9 @@ class Submissions:
         #: release therefore moves whole heaps, and looks at no job.
         self._deferred: dict[int, list[Heap]] = {}
         self._ready: list[Heap] = []
+        #: Jobs that wait for a window to open; and those that were submitted for one that is open.
+        self._early: Heap = []
+        self._inside: dict[int, None] = {}
         #: Jobs in the queue that are to be judged again; None if all are judged.
         self._outdated: Optional[deque[int]] = None
         #: Jobs that have another priority than in the queue: those that get it now, all before the
@@ -168,16 +178,25 @@ class Submissions:
             if job is not None:
                 yield job.queue, job.user, submission.code
             elif submission.jobid in self._jobs:
-                yield line_of(submission.queue), submission.userid, DEFERRED
+                code = DEFERRED if submission.window is None else OPENS
+                yield line_of(submission.queue), submission.userid, code
+
+    def window_of(self, jobid: int) -> Optional[Window]:
+        """The window that a job waits for, if it was submitted for one that is not open yet."""
+        return self._jobs[jobid].window if jobid in self._jobs else None
 
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job; None if it is over."""
         return self._jobs[jobid].userid if jobid in self._jobs else None
 
     def owner_of(self, job: Waiting) -> Owner:
-        """The user and the Flux queues of a job in the queue."""
+        """The user, the Flux queues and the bank of a job in the queue."""
         submission = self._jobs[job.jobid]
-        return submission.userid, self._configuration.queues.lineage(submission.queue)
+        return self._owner(submission.userid, submission.queue, submission.jobspec)
+
+    def _owner(self, userid: int, queue: str, jobspec: object) -> Owner:
+        bank = inner(jobspec, "attributes", "system").get("bank")
+        return userid, self._configuration.queues.lineage(queue), str(bank or "")
 
     # -- what the job manager tells
 
@@ -270,25 +289,46 @@ class Submissions:
 
     def _judge(self, submission: Submission) -> None:
         """Queue a job, or deny it with the reason if it can never run."""
-        pool = self._queue.pool
-        submission.heap = None
+        submission.heap = submission.window = None
         try:
-            request = pool.parse_resource_request(submission.jobspec)
-            pool.check_feasibility(request)
-            job = self.waiting(
+            job, window = self.waiting(
                 submission.jobid,
                 submission.priority,
                 submission.userid,
                 submission.queue,
-                request,
                 submission.t_submit,
                 submission.jobspec,
             )
+            self._queue.pool.check_feasibility(job.relaxed)
+            if window is not None and window.start > time.time():
+                self._wait_for(window, submission)
+                return
+            if window is not None:
+                self._inside[submission.jobid] = None
+                submission.withdraw()
             self._queue.add(job)
         except (InvalidInput, InfeasibleRequest) as e:
             self._deny(submission, str(e))
         except Exception as e:  # a user's jobspec must not affect other jobs, whatever it breaks
             self._failed(submission.jobid, e)
+
+    def _wait_for(self, window: Window, submission: Submission) -> None:
+        """Let a job wait until *window* opens."""
+        submission.window = window
+        submission.heap = self._early
+        heappush(self._early, submission.place)
+        reason = str(opens(window, time.time()))
+        submission.tell({"reason_pending": reason, "t_estimate": window.start})
+
+    def windows_changed(self) -> None:
+        """Judge jobs again that were submitted for a window: it may be open, over or elsewhere."""
+        if self._inside:
+            self._outdated = deque(dict.fromkeys((*(self._outdated or ()), *self._inside)))
+            self._inside = {}
+        early, self._early = self._early, []
+        if early:
+            self._ready.append(early)
+            self._inbox.put(self._judge_next)
 
     def refuse(self, jobid: int, reason: str) -> None:
         """Deny a job that left the queue because it can never run."""
@@ -306,8 +346,8 @@ class Submissions:
 
     def leave(self, jobid: int) -> Submission:
         """Forget a job that is over; returns its submission."""
-        self._moved.pop(jobid, None)
-        self._moved_since.pop(jobid, None)
+        for known in (self._moved, self._moved_since, self._inside):
+            known.pop(jobid, None)
         return self._jobs.pop(jobid)
 
     # -- changes of all that wait
@@ -357,14 +397,43 @@ class Submissions:
         priority: int,
         userid: int,
         queue: str,
-        request: Request,
         submitted: float,
-        jobspec: object,
-    ) -> Waiting:
-        """The job as the queue sees it now; *queue* is its Flux queue. Raises InvalidJobspec."""
-        queues = self._configuration.queues
-        admitted, line = self._windows.admitted(userid, queues.lineage(queue)), queues.line(queue)
-        terms = self._configuration.options.preemption.terms(jobspec, queues.lineage(queue))
-        return self._queue.waiting(
-            jobid, priority, request, admitted, line, submitted, time.time(), userid, terms
+        jobspec: Mapping[str, Any],
+    ) -> tuple[Waiting, Optional[Window]]:
+        """The job as the queue sees it now, and the window that it was submitted for, if any.
+
+        *queue* is its Flux queue. Such a job runs on nodes of the window, and ends with it. Raises
+        InvalidJobspec.
+        """
+        owner, now = self._owner(userid, queue, jobspec), time.time()
+        name = inner(jobspec, "attributes", "system", "treepool").get("window")
+        window = self._windows.of_job(name, owner) if isinstance(name, str) else None
+        if window is not None:
+            jobspec = _on_ranks(jobspec, window.ranks)
+        request = self._queue.pool.parse_resource_request(jobspec)
+        until = math.inf
+        if window is not None:
+            until = window.end
+            length = until - max(now, window.start)
+            request = at_length(request, min(request.duration or length, length))
+        terms = self._configuration.options.preemption.terms(jobspec, owner[1])
+        admitted, line = self._windows.admitted(*owner), owner[1][0]
+        job = self._queue.waiting(
+            jobid, priority, request, admitted, line, submitted, now, userid, terms, until
         )
+        return job, window
+
+
+def opens(window: Window, now: float) -> Reason:
+    """Why a job waits that was submitted for *window*."""
+    return Reason(OPENS, f"window {window.title} opens at {clock(window.start, now)}", window.title)
+
+
+def _on_ranks(jobspec: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    """*jobspec*, constrained to *ranks* (bitmask)."""
+    attributes = inner(jobspec, "attributes")
+    system = inner(attributes, "system")
+    its: dict[str, Any] = {"ranks": [idset.encode(ranks)]}
+    if "constraints" in system:
+        its = {"and": [its, system["constraints"]]}
+    return {**jobspec, "attributes": {**attributes, "system": {**system, "constraints": its}}}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Callable, Generator, Iterator, Mapping, Optional, Sequence, TypeVar
 
-from treepool.flux.submissions import DEFERRED, UNKNOWN
+from treepool.flux.submissions import DEFERRED, OPENS, UNKNOWN
 from treepool.placement.held import HELD_BACK
 from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.nodes.state import NodeState
@@ -44,7 +44,7 @@ REASONS: tuple[str, ...] = (
         "preempting",
         "soon",
     ),
-    *(DEFERRED, UNKNOWN),
+    *(DEFERRED, OPENS, UNKNOWN),
 )
 
 #: The name of all other kinds.

@@ -1,7 +1,8 @@
-"""From hosts, users and queues that a window names to ranks and ids; messages on unknown names."""
+"""From hosts, users and groups that a window names to ranks and ids; messages on unknown names."""
 
 from __future__ import annotations
 
+import grp
 import pwd
 from typing import Callable, Collection, Optional, Union
 
@@ -34,8 +35,14 @@ def window_of(
     nobody = [str(user) for user, uid in ids.items() if uid is None]
     if nobody:
         problem(f"window {entry.name}: there is no user {listed(nobody)}")
-    users = frozenset(uid for uid in ids.values() if uid is not None)
-    return Window(entry.name, ranks, entry.start, entry.end, users, frozenset(entry.queues))
+    users = {uid for uid in ids.values() if uid is not None}
+    for group in entry.groups:
+        found = members(group)
+        if not found:
+            problem(f"window {entry.name}: there is no group {listed([group])}, or nobody is in it")
+        users.update(found)
+    queued, banks = frozenset(entry.queues), frozenset(entry.banks)
+    return Window(entry.name, ranks, entry.start, entry.end, frozenset(users), queued, banks)
 
 
 def user_id(user: Union[str, int]) -> Optional[int]:
@@ -44,6 +51,17 @@ def user_id(user: Union[str, int]) -> Optional[int]:
         return user if isinstance(user, int) else pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError):
         return None
+
+
+def members(group: str) -> list[int]:
+    """The ids of the users in a group now, as of those whose own group it is; none if unknown."""
+    try:
+        named = grp.getgrnam(group)
+    except (KeyError, ValueError):
+        return []
+    ids = [user_id(user) for user in named.gr_mem]
+    own = [user.pw_uid for user in pwd.getpwall() if user.pw_gid == named.gr_gid]
+    return [uid for uid in ids if uid is not None] + own
 
 
 def listed(names: list[str]) -> str:

@@ -1,8 +1,9 @@
-"""The windows of an instance: where they are kept, who may change them, and how the queue follows.
+"""The windows of an instance: where they are kept, who may change them, how queue and clock follow.
 
 Windows that were added by RPC are in the KVS and survive reloads and restarts. Those of the table
 ``[sched-treepool]`` of the configuration change with it. Changes are made one after the other. Each
-is written to the KVS first, and then applied in steps of a few milliseconds.
+is written to the KVS first, and then applied in steps of a few milliseconds. Of one that comes
+again the next times are in the plan. Chosen nodes are chosen anew where one is down for long.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Callable, Generator, Iterable, Optional
 import attrs
 from flux.kvs import KVSTxn, commit, commit_async, get_key_direct
 
-from treepool.errors import InvalidWindow
+from treepool.errors import InfeasibleRequest, InvalidInput, InvalidJobspec, InvalidWindow
 from treepool.flux import sent
 from treepool.flux.callbacks import Refused, payload_of, refuse, then
 from treepool.flux.config import Configuration
@@ -24,11 +25,24 @@ from treepool.flux.runner import Runner, Work
 from treepool.flux.windownames import window_of
 from treepool.placement.held import HELD_BACK
 from treepool.placement.plan.jobs import Holder
+from treepool.placement.plan.profile import PRESENT
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.windows import OwnerOf, Window, admitting, change_windows
-from treepool.rfc import windows
+from treepool.placement.plan.windows import (
+    Conflicts,
+    Owner,
+    OwnerOf,
+    Window,
+    admitting,
+    change_windows,
+    choose,
+    conflicts,
+)
+from treepool.placement.request.vertices import Request
+from treepool.rfc import hostlist, jobspec, windows
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
+from treepool.rfc.requires import constraint_of
+from treepool.rfc.shape import parse_shape
 from treepool.rfc.windows import WindowEntry
 
 #: The key in the KVS.
@@ -37,19 +51,29 @@ KEY = "sched-treepool.windows"
 #: The RPCs are ``sched-treepool.window-add`` and ``-remove``; answers.py answers ``-list``.
 TOPIC = "sched-treepool.window-"
 
+#: Seconds between two looks at the clock and the nodes, at least and at most; and for which a node
+#: of a window is down before another takes its place.
+_PAUSE, _LOOK, _DOWN = 0.1, 60.0, 300.0
 
-@attrs.frozen
+
+@attrs.define(eq=False)
 class _Change:
     """A change of the windows.
 
     ``msg`` is a request to add the window ``added``, or if that is None, to remove the window
-    called ``name``. Without a message, ``fixed`` are the windows of a new configuration.
+    called ``name``. If it ``replaces`` one, there must be one of that name, otherwise none. If it
+    is a ``test``, nothing is changed. Without a message, ``fixed`` are the windows of a new
+    configuration, or nodes of ``added`` are down.
     """
 
     msg: Any = None
     name: str = ""
     added: Optional[WindowEntry] = None
     fixed: Optional[tuple[WindowEntry, ...]] = None
+    replaces: bool = False
+    test: bool = False
+    #: Whether it is in the KVS; None before it is written.
+    written: Optional[bool] = None
 
 
 class Windows:
@@ -82,7 +106,10 @@ class Windows:
         self._made: dict[WindowEntry, Window] = {}
         self._changes: deque[_Change] = deque()
         self._ended = False
-        self._task = runner.task("windows", self._apply_first)
+        #: The names of the windows that were open at the last look; and since when nodes are down.
+        self._open: set[str] = set()
+        self._down: dict[str, float] = {}
+        self._task = runner.task("windows", self._work)
         valid = self._beside(self._fixed)
         if valid != kept:
             self._kept = valid
@@ -97,6 +124,7 @@ class Windows:
         ]
         for watcher in self._watchers:
             watcher.start()
+        self._task.wake()
 
     def configure(self, fixed: tuple[WindowEntry, ...]) -> None:
         """Make *fixed* the windows of the configuration."""
@@ -112,14 +140,37 @@ class Windows:
                 self._log.warning(f"window {entry.name}: the one in the configuration counts")
         return tuple(entry for entry in kept if entry.name not in taken)
 
-    def admitted(self, user: int, queues: tuple[str, ...]) -> frozenset[Holder]:
-        """The windows that do not keep away a job of *user* (numeric id) in *queues*."""
-        return admitting(self._goal, user, queues)
+    def admitted(self, user: int, queues: tuple[str, ...], bank: str) -> frozenset[Holder]:
+        """The windows that do not keep away a job of *user* (numeric id) in *queues*, of *bank*."""
+        return admitting(self._goal, user, queues, bank)
+
+    def of_job(self, name: str, owner: Owner) -> Window:
+        """The window *name*, at its first time that is not over, for a job submitted for it.
+
+        Raises InvalidJobspec if there is none, or if it does not admit a job of *owner*.
+        """
+        now, place = time.time(), "/attributes/system/treepool/window"
+        its = [window for window in self._goal if window.title == name and window.end > now]
+        if not its:
+            hint = did_you_mean(name, {window.title for window in self._goal})
+            raise InvalidJobspec(f"{place}: there is no window {shown(name)}, or it is over{hint}")
+        first = min(its, key=lambda window: window.start)
+        if not first.admits(*owner):
+            raise InvalidJobspec(
+                f"{place}: window {name} is for others (flux treepool window list)"
+            )
+        return first
 
     def listed(self) -> list[dict[str, Any]]:
-        """The windows that are not over, by their start, and where each is kept."""
+        """The windows that are not over, by their start, where each is kept, and hosts not up."""
+        now, pool = time.time(), self._queue.pool
+        down = {w.title: pool.inventory.hosts_of(w.ranks & ~pool.up) for w in self._goal}
         found = [
-            {**entry.to_dict(), "source": source}
+            {
+                **entry.at(now).to_dict(),
+                "source": source,
+                "down": hostlist.encode(dict.fromkeys(down.get(entry.name, ()))),
+            }
             for source, entries in (("configuration", self._fixed), ("kvs", self._kept))
             for entry in _not_over(entries)
         ]
@@ -136,11 +187,17 @@ class Windows:
     # -- requests
 
     def _on_add(self, msg: Any) -> None:
-        entry = windows.read(payload_of(msg))
-        if entry.end <= time.time():
+        payload, replaces, test = payload_of(msg), False, False
+        if isinstance(payload, dict):
+            payload = dict(payload)
+            replaces, test = (payload.pop(name, False) is True for name in ("replaces", "test"))
+        entry = windows.read(payload)
+        if entry.at(time.time()).end <= time.time():
             raise InvalidWindow("/end: has passed")
         self._window(entry, _fail)
-        self._enqueue(_Change(msg, entry.name, entry))
+        if entry.shape:
+            self._request(entry)
+        self._enqueue(_Change(msg, entry.name, entry, None, replaces, test))
 
     def _on_remove(self, msg: Any) -> None:
         payload = payload_of(msg)
@@ -157,38 +214,115 @@ class Windows:
         self._changes.append(change)
         if self._ended:
             self.end()
-        elif len(self._changes) == 1:
-            self._next()
+        else:
+            self._task.wake()
 
-    def _next(self) -> None:
-        """Write the windows as they are after the first change to the KVS."""
-        while self._changes:
-            change = self._changes[0]
-            try:
-                kept = self._after(change)
-                transaction = _transaction(self._handle, kept)
-                future = commit_async(self._handle, _kvstxn=transaction)
-                then(self._handle, future, self._on_written, change, kept)
-            except Exception as e:
-                self._give_up(e)
+    def _work(self) -> Work:
+        """Make the first change, or look at the clock and the nodes."""
+        if self._changes:
+            yield from self._change_first(self._changes[0])
+        else:
+            yield from self._look()
+        if self._changes and self._changes[0].written is None:
+            self._task.wake()
+        elif self._goal:
+            now = time.time()
+            times = [t for w in self._goal for t in (w.start, w.end) if t > now]
+            self._task.wake(max(_PAUSE, min([t - now for t in times] + [_LOOK])))
+
+    def _change_first(self, change: _Change) -> Work:
+        """Write the windows as they are after *change* to the KVS; or apply it, if they are there.
+
+        The others must not wait for one that fails.
+        """
+        try:
+            if change.written is None:
+                kept = self._after(change)  # before a long choice of nodes
+                if change.added is not None and not change.added.hosts:
+                    change.added = yield from self._chosen(change.added, change.msg is None)
+                    kept = self._after(change)
+                if change.added is None or not change.test:
+                    change.written = False
+                    transaction = _transaction(self._handle, kept)
+                    future = commit_async(self._handle, _kvstxn=transaction)
+                    then(self._handle, future, self._on_written, change, kept)
+                    return
+                its = self._times(change.added, _fail)
+                self._answer(change, (yield from conflicts(self._queue, its, self._owner_of)))
+            elif change.written:
+                yield from self._apply(change)
             else:
                 return
+            self._changes.popleft()
+        except Exception as e:
+            self._give_up(e)
+
+    def _chosen(self, entry: WindowEntry, stays: bool) -> Generator[None, None, WindowEntry]:
+        """*entry* with the nodes that are the least in the way, those that it had if it *stays*."""
+        now, pool = time.time(), self._queue.pool
+        first = entry.at(now)
+        span = PRESENT if first.start <= now else first.start, first.end
+        keep = pool.up & next((w.ranks for w in self._goal if w.title == entry.name and stays), 0)
+        request = self._request(entry)
+        ranks = yield from choose(self._queue, request, entry.within, span, entry.name, keep)
+        if not ranks:
+            raise InvalidWindow("there are no such nodes that are up and in no other window then")
+        return attrs.evolve(entry, hosts=hostlist.encode(pool.inventory.hosts_of(ranks)))
+
+    def _request(self, entry: WindowEntry) -> Request:
+        """What a window asks for whose nodes are chosen; raises InvalidWindow."""
+        try:
+            options = {"within": entry.within} if entry.within else None
+            constraints = constraint_of(entry.requires) if entry.requires else None
+            spec = jobspec.from_resources(parse_shape(entry.shape), 0.0, constraints, options)
+            request = self._queue.pool.parse_resource_request(spec)
+            self._queue.pool.check_feasibility(request)
+        except (InvalidInput, InfeasibleRequest) as e:
+            raise InvalidWindow(str(e)) from None
+        return request
+
+    def _look(self) -> Generator[None, None, None]:
+        """Follow the clock: windows that come again, open or are over; and nodes that are down."""
+        now = time.time()
+        goal = self._windows(self._kept, self._log.warning)
+        if goal != self._goal:
+            self._goal = goal
+            yield from change_windows(self._queue, goal, self._owner_of)
+        self._note_open(now)
+        ranks = {window.title: window.ranks for window in goal}
+        for entry in self._kept:
+            if not entry.shape or not ranks.get(entry.name, 0) & ~self._queue.pool.up:
+                self._down.pop(entry.name, None)
+            elif now >= self._down.setdefault(entry.name, now) + _DOWN:
+                self._down[entry.name] = now
+                anew = attrs.evolve(entry, hosts="")
+                self._changes.append(_Change(None, entry.name, anew, replaces=True))
+
+    def _note_open(self, now: float) -> None:
+        """There may be something to start where a window is open, or is over."""
+        is_open = {window.name for window in self._goal if window.start <= now}
+        if is_open != self._open:
+            self._open = is_open
+            self._changed()
 
     def _after(self, change: _Change) -> tuple[WindowEntry, ...]:
         if change.fixed is not None:
             return self._beside(change.fixed)
         kept = _not_over(self._kept)
-        if change.added is None:
+        if change.added is None or change.replaces:
             rest = tuple(entry for entry in kept if entry.name != change.name)
             if rest == kept:
                 hint = did_you_mean(change.name, (entry.name for entry in kept))
                 raise InvalidWindow(f"there is no window {shown(change.name)}{hint}")
-            return rest
+            kept = rest
+        if change.added is None:
+            return kept
         both = [entry.to_dict() for entry in (*self._fixed, *kept)]
         if any(entry["name"] == change.name for entry in both):
             said = f"/name: there is a window {shown(change.name)} already"
             raise Refused(errno.EEXIST, said)
-        windows.read_all([*both, change.added.to_dict()])  # the limits of all together
+        added = change.added.to_dict() if change.added.hosts else None
+        windows.read_all([*both, *filter(None, (added,))], closed=False)  # the limits of all
         return (*kept, change.added)
 
     def _on_written(self, future: Any, change: _Change, kept: tuple[WindowEntry, ...]) -> None:
@@ -198,41 +332,41 @@ class Windows:
             future.get()
         except OSError as e:
             self._give_up(OSError(e.errno or errno.EIO, f"KVS: {e.strerror or e}"))
-            self._next()
+            self._task.wake()
             return
         self._kept = kept
         if change.fixed is not None:
             self._fixed = change.fixed
+        change.written = True
         self._task.wake()
-
-    def _apply_first(self) -> Work:
-        """Apply the first change, which is in the KVS."""
-        change = self._changes[0]
-        try:
-            yield from self._apply(change)
-            self._changes.popleft()
-        except Exception as e:  # the others must not wait for it
-            self._give_up(e)
-        self._next()
 
     def _apply(self, change: _Change) -> Generator[None, None, None]:
         """Give the queue the windows as they are now, and answer *change*."""
         self._goal = self._windows(self._kept, self._log.warning)
-        conflicts = yield from change_windows(self._queue, self._goal, self._owner_of, change.name)
+        told = yield from change_windows(self._queue, self._goal, self._owner_of, change.name)
         if change.fixed is not None:
             self._log.info(f"windows of the configuration: {len(change.fixed)}")
         else:
-            running = [jobid for jobid in conflicts.running if jobid != HELD_BACK]
-            self._handle.respond(change.msg, {**attrs.asdict(conflicts), "running": running})
-            what = "removed" if change.added is None else f"added, {change.added.hosts:.200}"
+            self._answer(change, told)
+            done = "changed" if change.replaces else "added"
+            what = "removed" if change.added is None else f"{done}, {change.added.hosts:.200}"
             self._log.info(f"window {change.name}: {what}")
+        self._open = set()
         self._changed()
+
+    def _answer(self, change: _Change, told: Conflicts) -> None:
+        if change.msg is not None:
+            running = [jobid for jobid in told.running if jobid != HELD_BACK]
+            hosts = "" if change.added is None else change.added.hosts
+            answer = {**attrs.asdict(told), "running": running, "hosts": hosts}
+            self._handle.respond(change.msg, answer)
 
     def _give_up(self, error: Exception) -> None:
         """Report that the first change is not made because of *error*, and drop it."""
         change = self._changes.popleft()
         if change.msg is None:
-            self._log.error(f"windows of the configuration: {str(error) or type(error).__name__}")
+            what = f"window {change.name}" if change.name else "windows of the configuration"
+            self._log.error(f"{what}: {str(error) or type(error).__name__}")
         else:
             refuse(self._handle, change.msg, error)
 
@@ -240,11 +374,19 @@ class Windows:
         self, kept: Iterable[WindowEntry], problem: Callable[[str], None]
     ) -> tuple[Window, ...]:
         """The windows of the configuration and those *kept*, without those that are over."""
-        self._made = {
-            entry: self._made.get(entry) or self._window(entry, problem)
-            for entry in _not_over((*self._fixed, *kept))
-        }
-        return tuple(self._made.values())
+        entries = _not_over((*self._fixed, *kept))
+        self._made = {e: self._made.get(e) or self._window(e, problem) for e in entries}
+        return tuple(window for e in entries for window in self._times(e, problem))
+
+    def _times(self, entry: WindowEntry, problem: Callable[[str], None]) -> list[Window]:
+        """The window of *entry*, or one for each of its times."""
+        made = self._made.get(entry) or self._window(entry, problem)
+        if not entry.every:
+            return [made]
+        return [
+            attrs.evolve(made, name=f"{made.name}@{at.start:.0f}", start=at.start, end=at.end)
+            for at in entry.times(time.time())
+        ]
 
     def _window(self, entry: WindowEntry, problem: Callable[[str], None]) -> Window:
         queues = self._configuration.get("queues", {}) if entry.queues else ()
@@ -257,7 +399,7 @@ def _fail(message: str) -> None:
 
 def _not_over(entries: Iterable[WindowEntry]) -> tuple[WindowEntry, ...]:
     now = time.time()
-    return tuple(entry for entry in entries if entry.end > now)
+    return tuple(entry for entry in entries if entry.at(now).end > now)
 
 
 def in_kvs(handle: Any) -> tuple[WindowEntry, ...]:

@@ -271,7 +271,9 @@ def take_lowest(mask: int, wanted: int) -> int:
     """The *wanted* lowest ids of *mask*, or all of them if there are fewer."""
     if size(mask) <= wanted:
         return mask
-    low, high = wanted, mask.bit_length()
+    low, high = (mask & -mask).bit_length() - 1 + wanted, mask.bit_length()
+    if size(mask & ((1 << low) - 1)) == wanted:  # the ids are consecutive, as they mostly are
+        return mask & ((1 << low) - 1)
     while low < high:  # the smallest width whose low bits hold `wanted` ids
         middle = (low + high) >> 1
         if size(mask & ((1 << middle) - 1)) < wanted:

@@ -4,16 +4,20 @@
     {"name": "course", "hosts": "n7", "start": 1798790400, "end": 1798804800,
      "users": ["alice", 1001], "queues": ["debug"]}
 
-are windows. Without ``users`` and ``queues`` no job may use the nodes. ``hosts`` is an RFC 29
-hostlist. A time is in seconds since the epoch, an ISO 8601 text (local time if it has no offset),
-or what Flux makes of a time in TOML. The KVS, the RPCs and the configuration of an instance all
-have windows in this form.
+are windows. Without ``users``, ``groups``, ``banks`` and ``queues`` no job may use the nodes.
+``hosts`` is an RFC 29 hostlist. Instead of them, a request to add a window may have a ``shape``
+(RFC 46), a locality ``within`` which all nodes are, and what they are ``requires`` (RFC 35): the
+scheduler chooses the nodes. ``every`` so many days the window comes again, at the same local time.
+A time is in seconds since the epoch, an ISO 8601 text (local time if it has no offset), or what
+Flux makes of a time in TOML. The KVS, the RPCs and the configuration of an instance all have
+windows in this form.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Union
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Iterator, Union
 
 import attrs
 
@@ -34,17 +38,29 @@ MAX_NAMES = 1024
 #: Longest name of a user or queue, in characters.
 MAX_WORD = 256
 
+#: Most days between two times of a window, and how many of its times are planned ahead.
+MAX_DAYS, TIMES = 366, 8
+
 #: Largest user id: the next one means "none" to the system.
 MAX_USER = (1 << 32) - 2
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+#: What a window may be called.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+#: The keys that each window has.
+REQUIRED = ("name", "hosts", "start", "end")
+
+#: The keys that say which hosts the scheduler is to choose.
+CHOSEN = ("shape", "within", "requires")
 
 
 @attrs.frozen
 class WindowEntry:
     """A window as it was written. Times are in seconds since the epoch.
 
-    ``hosts`` is an RFC 29 hostlist; ``users`` are names or numeric ids.
+    ``hosts`` is an RFC 29 hostlist; ``users`` are names or numeric ids. If the scheduler chose the
+    hosts, the other texts say which it looks for when one fails. ``every`` is in days, 0 for once.
     """
 
     name: str
@@ -53,23 +69,56 @@ class WindowEntry:
     end: float
     users: tuple[Union[str, int], ...] = ()
     queues: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    banks: tuple[str, ...] = ()
+    every: int = 0
+    shape: str = ""
+    within: str = ""
+    requires: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The window as JSON."""
-        found: dict[str, Any] = {"name": self.name, "hosts": self.hosts}
-        found.update(start=self.start, end=self.end)
-        if self.users:
-            found["users"] = list(self.users)
-        if self.queues:
-            found["queues"] = list(self.queues)
-        return found
+        """The window as JSON: what it does not say is left out."""
+        found = attrs.asdict(self, filter=lambda field, value: field.name in REQUIRED or value)
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in found.items()}
+
+    def times(self, now: float, most: int = TIMES) -> Iterator[WindowEntry]:
+        """The window at each of its times that are not over, as if it came once."""
+        if not self.every:
+            yield from (self,) if self.end > now else ()
+            return
+        number = max(0, int((now - self.end) / (self.every * 86400.0)) - 1)
+        while most:
+            start, end = (_later(at, number * self.every) for at in (self.start, self.end))
+            if start > LATEST:
+                return
+            if end > now:
+                most -= 1
+                yield attrs.evolve(self, start=start, end=end)
+            number += 1
+
+    def at(self, now: float) -> WindowEntry:
+        """The window at the first of its times that is not over; as it is if there is none."""
+        return next(self.times(now, 1), self)
+
+
+def _later(time: float, days: int) -> float:
+    """The same time of the day, so many *days* later."""
+    if not days:
+        return time
+    try:
+        return (datetime.fromtimestamp(time) + timedelta(days)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return LATEST + 1.0
 
 
 def read(value: object) -> WindowEntry:
-    """The window in one JSON value; raises InvalidWindow with the first problem and its pointer."""
+    """The window in one JSON value, whose hosts may be still to choose.
+
+    Raises InvalidWindow with the first problem and its pointer.
+    """
     document.check_depth(value, InvalidWindow, "window")
     findings = Findings()
-    entry = _Reader(findings).window(value, "")
+    entry = _Reader(findings, chosen=True).window(value, "")
     findings.check(InvalidWindow)
     return entry
 
@@ -107,9 +156,11 @@ def ranks_of(hosts: str, R: ResourceSet) -> tuple[int, list[str]]:
 class _Reader:
     """Reads windows, and keeps which names are taken."""
 
-    def __init__(self, findings: Findings, closed: bool = True) -> None:
+    def __init__(self, findings: Findings, closed: bool = True, chosen: bool = False) -> None:
         self.findings = findings
         self.closed = closed
+        #: Whether the scheduler may have chosen the hosts, or is to choose them.
+        self.chosen = chosen or not closed
         self.names: set[str] = set()
         self.hosts_seen = 0
 
@@ -122,15 +173,22 @@ class _Reader:
             "start": self.time,
             "end": self.time,
             "users": lambda v, at: self.names_of(v, at, self.user),
-            "queues": lambda v, at: self.names_of(v, at, self.word),
+            **dict.fromkeys(
+                ("queues", "groups", "banks"), lambda v, at: self.names_of(v, at, self.word)
+            ),
+            "every": lambda v, at: findings.integer(v, at, 1, MAX_DAYS),
+            **dict.fromkeys(CHOSEN if self.chosen else (), findings.string),
         }
-        required = ("name", "hosts", "start", "end")
-        found = findings.members(value, at, readers, required, self.closed)
+        found = findings.members(value, at, readers, REQUIRED, self.closed)
         if len(findings) > known:
             return WindowEntry("", "", 0.0, 0.0)
         entry = WindowEntry(**found)
+        if not entry.hosts and not entry.shape:
+            findings.note(f"{at}/hosts", "must not be empty")
         if entry.end <= entry.start:
             findings.note(f"{at}/end", "must be later than the start")
+        if entry.every and entry.end > _later(entry.start, entry.every):
+            findings.note(f"{at}/every", "it would come again before it is over")
         if entry.name in self.names:
             findings.note(f"{at}/name", f"an earlier window is called {shown(entry.name)}, too")
         self.names.add(entry.name)
@@ -138,13 +196,13 @@ class _Reader:
 
     def name(self, value: object, at: str) -> str:
         name = self.findings.string(value, at)
-        if isinstance(value, str) and not _NAME.fullmatch(name):
+        if isinstance(value, str) and not NAME.fullmatch(name):
             message = f"must be 1 to 64 letters, digits and ._-, not {shown(name)}"
             self.findings.note(at, message)
         return name
 
     def hosts(self, value: object, at: str) -> str:
-        text = self.findings.string(value, at, least=1)
+        text = self.findings.string(value, at)
         try:
             size = hostlist.size(text) if self.hosts_seen <= hostlist.MAX_HOSTS else 0
         except InvalidHostlist as e:

@@ -159,6 +159,9 @@ def _sched(facts: Facts, now: float) -> Iterator[str]:
     elif facts.answer["state"] == "waiting":
         yield f"waits: {plain(str(facts.answer['reason']), MAX_LIST)}"
         yield from _outlook(facts, facts.answer, now)
+    elif facts.answer["state"] == "deferred" and "reason" in facts.answer:
+        yield f"waits: {plain(str(facts.answer['reason']), MAX_LIST)}"
+        yield f"next: it starts at {clock(facts.answer['t_estimate'], now)}, or soon after"
     elif facts.answer["state"] == "deferred":
         yield _DEFERRED
         yield "next: it enters the queue when their brokers have answered"

@@ -13,7 +13,12 @@ _METRICS = (
     ("jobs_refused_total", "counter", "Jobs that can never run", "jobs.refused"),
     ("jobs_failed_total", "counter", "Jobs on which the scheduler failed", "jobs.failed"),
     ("jobs_preempted_total", "counter", "Jobs that were ended for others", "jobs.preempted"),
-    ("jobs_deferred", "gauge", "Jobs that wait for the topology of nodes", "jobs.deferred"),
+    (
+        "jobs_deferred",
+        "gauge",
+        "Jobs that wait for the topology of nodes, or for their window",
+        "jobs.deferred",
+    ),
     ("jobs_with_resources", "gauge", "Jobs that have resources", "running_jobs"),
     ("windows", "gauge", "Windows that are open or to come", "windows"),
     ("stranded_gpus", "gauge", "Free GPUs that expected jobs cannot use", "free.gpus_stranded"),

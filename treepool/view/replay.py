@@ -341,8 +341,8 @@ class _Run:
     ) -> Waiting:
         """A job of *snapshot* as the queue sees it."""
         traced = self.jobs[number - 1]
-        user, queues = snapshot.owner_of(self.waited[traced.place])
-        admitted = admitting(self.windows, user, queues)
+        user, queues, bank = snapshot.owner_of(self.waited[traced.place])
+        admitted = admitting(self.windows, user, queues, bank)
         return self.queue.waiting(
             number, traced.priority, request, admitted, queues[0], submitted, self.now, user
         )

@@ -247,20 +247,20 @@ class Snapshot:
         users = self.users
         return [
             Window(
-                entry.name,
+                f"{entry.name}@{at.start:.0f}" if entry.every else entry.name,
                 windows.ranks_of(entry.hosts, self.resource_set)[0],
-                entry.start - since,
-                entry.end - since,
+                at.start - since,
+                at.end - since,
                 frozenset(users[str(user)] for user in entry.users),
                 frozenset(entry.queues),
             )
             for entry in self.windows
-            if entry.end > since
+            for at in entry.times(since)
         ]
 
     def owner_of(self, job: Pending) -> Owner:
         """The user and the queues of a waiting job, as windows look at them."""
-        return self.users[job.user], self.all_queues.lineage(job.traced.queue)
+        return self.users[job.user], self.all_queues.lineage(job.traced.queue), ""
 
 
 def _depth(queue: Mapping[str, Any]) -> float:

@@ -11,19 +11,28 @@ from treepool.view import words
 
 def line(entry: WindowEntry, now: float) -> str:
     """A window on a line, such as "window maint: n[0-3], from 08:00 to 12:00, for nobody"."""
-    when = f"from {clock(entry.start, now)} to {clock(entry.end, now)}"
+    when = f"from {clock(entry.start, now)} to {clock(entry.end, now)}{again(entry)}"
     state = ", open now" if entry.start <= now else ""
     return f"window {entry.name}: {words.listed(entry.hosts)}, {when}{state}, for {whom(entry)}"
 
 
 def whom(entry: WindowEntry) -> str:
     """Whose jobs may use the nodes."""
-    named = [("user", entry.users), ("queue", entry.queues)]
+    named: list[tuple[str, tuple[object, ...]]] = [
+        *(("user", entry.users), ("group", entry.groups)),
+        *(("bank", entry.banks), ("queue", entry.queues)),
+    ]
     texts = [f"{what} {words.plain(str(name))}" for what, names in named for name in names]
     return words.listed(", ".join(texts)) or "nobody"
 
 
+def again(entry: WindowEntry) -> str:
+    """How often it comes, such as ", every 7 days"; "" if it does once."""
+    days = "day" if entry.every == 1 else f"{entry.every} days"
+    return f", every {days}" if entry.every else ""
+
+
 def behind(answer: Mapping[str, Any], entries: Iterable[WindowEntry]) -> Optional[WindowEntry]:
     """The window for which a job waits, if the scheduler's *answer* says that; otherwise None."""
-    name = answer.get("subject") if answer.get("code") == "window" else None
+    name = answer.get("subject") if answer.get("code") in ("window", "opens") else None
     return next((entry for entry in entries if entry.name == name), None)

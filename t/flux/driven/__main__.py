@@ -6,10 +6,11 @@ The last line of one that fails names its seed.
 import sys
 import traceback
 
+from dats import Dats
 from histories import Mixed, Punctual
 from same import Replayed, Same
 
-HISTORIES = {kind.__name__.lower(): kind for kind in (Mixed, Punctual, Same, Replayed)}
+HISTORIES = {kind.__name__.lower(): kind for kind in (Mixed, Punctual, Same, Replayed, Dats)}
 
 
 def main():

@@ -36,11 +36,14 @@ _COUNTS = {
 #: Options of Flux with which a slot is not a task.
 _PER_RESOURCE = ("cores", "tasks_per_node", "tasks_per_core")
 
+#: What a site sets to "share" if a GPU brings its fair share of cores where no -c is typed.
+_SHARE = "sched-treepool.cores-with-gpus"
+
 #: What is in a slot and is no locality.
 _IDS = {"core", "gpu", "memory", "storage"}
 
-#: Where the options are kept from ``preinit`` to ``modify_jobspec``.
-_GIVEN = "treepool_given"
+#: Where the options are kept from ``preinit`` to ``modify_jobspec``, and that no -c was typed.
+_GIVEN, _NO_CORES = "treepool_given", "treepool_no_cores"
 
 
 def _home() -> Path:
@@ -89,6 +92,8 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
                           the smallest kind of domain that can have them all
     --switches=N[@TIME]   as in Slurm: the nodes in N of the lowest domains at most;
                           with TIME only until it has passed (10:00 are minutes)
+    --window=NAME         start in this window (a reservation, a DAT) of the instance, on
+                          its nodes, and end with it: flux treepool window list
     --gpu=SPEC            pairs KEY=VALUE with colons between them:
       num=N[/task]        GPUs per slot, as -g (1 if neither is given)
       mode=exclusive, mode=exclusive_process, j_exclusive=yes, mps=no
@@ -143,6 +148,9 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
         dests = {job_options.dest(flag): one.dest for flag, one in zip(flags, self.options)}
         values = {name: getattr(args, dest, None) for name, dest in dests.items()}
         given = {name: value for name, value in values.items() if value not in (None, False)}
+        no_cores = getattr(args, "cores_per_task", 0) is None and not _is_set(args, "cores")
+        if no_cores and (_is_set(args, "gpus_per_task") or "gpu" in given):
+            setattr(args, _NO_CORES, True)
         if not given:
             return
         if "test_only" in given and getattr(args, "dry_run", True):
@@ -166,6 +174,10 @@ class TopologyPlugin(CLIPlugin):  # type: ignore[misc]  # flux has no types
             except ValueError as e:
                 flag, colon, message = str(e).partition(": ")
                 raise ValueError(f"{self._names.get(flag, flag)}{colon}{message}") from None
+        if getattr(args, _NO_CORES, False) and _shares_cores():
+            options = jobspec.attributes["system"].setdefault("treepool", {})
+            if isinstance(options, dict):
+                options.setdefault("cores", "share")
         shape = getattr(args, "resources_shape", None)
         ours = given or "treepool" in jobspec.attributes["system"]
         if shape and _has_slot_of_nodes(shape, jobspec) and (ours or _is_scheduler()):
@@ -217,6 +229,14 @@ def _has_slot_of_nodes(shape: str, jobspec: Any) -> bool:
         if "node" in inside or one:
             return True
     return False
+
+
+def _shares_cores() -> bool:
+    """Whether a GPU brings its fair share of cores in the command's instance."""
+    try:  # some milliseconds, for jobs with -g and without -c
+        return bool(flux.Flux().conf_get(_SHARE) == "share")
+    except OSError:
+        return False
 
 
 def _is_scheduler() -> bool:

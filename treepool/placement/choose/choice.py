@@ -20,7 +20,7 @@ from treepool.placement.choose.grown import Steps, grown
 from treepool.placement.choose.policy import Policy
 from treepool.placement.choose.rooms import RequestRooms, Rooms, Value, units_in
 from treepool.placement.choose.selection import Choice, Selection
-from treepool.placement.choose.serve import Domains, is_searched, least, serve, units_of
+from treepool.placement.choose.serve import Domains, is_searched, serve
 from treepool.placement.choose.spread import Spread
 from treepool.placement.effort import Effort, GivenUp
 from treepool.placement.nodes.census import Census
@@ -121,15 +121,12 @@ class Situation:
         """Compute in steps what one attempt computes and remembers."""
         if is_searched(request.ask, self.inventory):
             return
-        units, nodes = request.units, request.nodes
-        most = (units if nodes is None else nodes).maximum
-        if request.spans and most is not None:
-            most = None if units.maximum is None else most * units.maximum
+        most = request.most
         fabric, locality = self.inventory.fabric, request.ask.locality
         anywhere = fabric is None or locality == "none" or most == 1
         if fabric is not None and locality != "none":
             yield from self._count(fabric)
-        if not request.above and (anywhere or nodes is None or units_of(request) is None):
+        if not request.above and (anywhere or request.nodes is None or request.number is None):
             key = _key(request)
             if key not in self.kept:
                 within = self.inventory.matching(request.constraint)
@@ -222,7 +219,7 @@ class Situation:
     def rooms(self, request: Request, census: Census, value: Value) -> RequestRooms:
         """The rooms for *request* in the domains of *census*, by the *value* of each state."""
         levels, at_most = request.levels, request.at_most
-        each = least(request) if levels or at_most else 1
+        each = request.least_in_each if levels or at_most else 1
         key = census.fabric, _key(request), levels, each, at_most
         found = self.kept_rooms.pop(key, None)
         searched = is_searched(request.ask, self.inventory)
@@ -266,7 +263,7 @@ def _best_of_same(request: Request, situation: Situation, effort: Effort) -> Ste
     rooms = Domains(plain, situation, effort, fabric).rooms.units
     wanted = request.least_asks
     counts = [level.count for level in request.levels]
-    fixed = not request.growing and units_of(anywhere) is not None and all(c.fixed for c in counts)
+    fixed = not request.growing and anywhere.number is not None and all(c.fixed for c in counts)
     best = Choice(request, None)
     for place, member in enumerate(by_fit(rooms, wanted, fixed)):
         room, given = rooms(member), best.selection

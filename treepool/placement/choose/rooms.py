@@ -28,6 +28,7 @@ from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric_tree import ROOT
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.state import NodeState
+from treepool.placement.on_node.ledger import rows_of
 from treepool.placement.request.job_options import Within
 from treepool.placement.request.need import Level
 from treepool.rfc import idset
@@ -277,7 +278,7 @@ def of_level(inner: Rooms, level: Level) -> Rooms:
     """How often a domain can host *level*, if *inner* says so of what is inside it."""
     fabric, least = inner.fabric, level.count.minimum
     named, inside = fabric.named(level.name), fabric.within(level.name)
-    several = together(inner, level.name, lambda rooms: _most(rooms, least))
+    several = together(inner, level.name, lambda rooms: rows_of(rooms.items(), least))
 
     def rule(domain: int) -> Room:
         room = inner(domain)
@@ -290,18 +291,6 @@ def of_level(inner: Rooms, level: Level) -> Rooms:
         return room if enough else room._replace(number=0, local=0)
 
     return Rooms(inner.census, rule)
-
-
-def _most(rooms: Multiset, number: int) -> int:
-    """How many times *number* distinct domains can be had: *rooms* says how many can be used how
-    often."""
-    most = sum(room * domains for room, domains in rooms.items()) // number
-    while number > 1 and most:
-        fewer = sum(min(room, most) * domains for room, domains in rooms.items()) // number
-        if fewer >= most:
-            break
-        most = fewer
-    return most
 
 
 def of_nodes(units: Rooms, each: int, whole: bool) -> Rooms:

@@ -88,36 +88,20 @@ def select(request: Request, candidates: Candidates) -> Optional[Selection]:
     candidates.refresh()
     if request.nodes is None:
         return _fill(request.units, candidates)
-    if request.spans:
-        return _span(request, candidates)
-    return _nodes(request.nodes, candidates)
+    return _nodes(request, request.nodes, candidates)
 
 
-def _nodes(nodes: Count, candidates: Candidates) -> Optional[Selection]:
-    """Select a number of distinct nodes, each with its slots."""
-    chosen, number = _distinct(nodes.minimum, nodes.maximum, candidates)
-    found = nodes.largest(number)
-    if found is None:
-        return None
-    grants = _granted(_first(chosen, found), candidates)
-    return Selection(grants, _slots_of(grants))
-
-
-def _span(request: Request, candidates: Candidates) -> Optional[Selection]:
-    """Select slots that span several nodes each: the most slots, then the most nodes per slot."""
-    assert request.nodes is not None
-    nodes, slots = request.nodes, request.units
-    most = None
-    if slots.maximum is not None and nodes.maximum is not None:
-        most = slots.maximum * nodes.maximum
-    chosen, number = _distinct(nodes.minimum * slots.minimum, most, candidates)
-    nslots = slots.largest(number // nodes.minimum)
+def _nodes(request: Request, nodes: Count, candidates: Candidates) -> Optional[Selection]:
+    """Select distinct *nodes*, for slots that span them: the most slots, then the most of each."""
+    least = nodes.minimum * request.units.minimum
+    chosen, number = _distinct(least, request.most, candidates)
+    nslots = request.units.largest(number // nodes.minimum)
     if nslots is None:
         return None
     per_slot = nodes.largest(number // nslots)
     assert per_slot is not None
     grants = _granted(_first(chosen, nslots * per_slot), candidates)
-    return Selection(grants, nslots)
+    return Selection(grants, nslots if request.spans else _slots_of(grants))
 
 
 def _distinct(least: int, most: Optional[int], candidates: Candidates) -> tuple[list[Equals], int]:

@@ -52,8 +52,7 @@ def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Se
         return Domains(request, situation, effort, fabric).levels() if fabric else None
     if fabric is None or request.ask.locality == "none":
         return select(request, situation.candidates(request, effort))
-    one = request.units if request.nodes is None else request.nodes
-    if one.maximum == 1 and not request.spans:  # the most common request
+    if request.most == 1:  # the most common request
         candidates = situation.candidates(request, effort)
         candidates.refresh()
         return on_one(request, situation, fabric, ROOT, candidates, 1)
@@ -108,7 +107,7 @@ class Domains:
     def serve(self, domain: int) -> Optional[Selection]:
         """What the nodes in *domain* give, as if the pool were that domain."""
         request = self.request
-        number = units_of(request)
+        number = request.number
         if number is None or request.nodes is None or number == 1:
             plain = self.select(domain)
             if plain is None or idset.size(plain.ranks) == 1:
@@ -118,7 +117,7 @@ class Domains:
             number = sum(idset.size(grant.ranks) * grant.units for grant in plain.grants)
             slots = plain.nslots
         else:
-            slots = request.units.minimum if request.spans else 0
+            slots = request.units.minimum
         if self.units(domain).number < number:
             return None
         return self.granted(Spread(self.rooms).nodes(domain, number), slots)
@@ -213,21 +212,22 @@ class Domains:
         """The levels of the request, with all counts at their minimum."""
         request = self.request
         extent = None if _fixed(request) else self.extent
-        return Spread(self.rooms, request.levels, least(request), extent)
+        return Spread(self.rooms, request.levels, request.least_in_each, extent)
 
     def extent(self, domain: int) -> Optional[tuple[int, ...]]:
         """How much the node rules can serve of the request in *domain*, outer counts first."""
         nodes, units = self.request.nodes, self.request.units
         room = self.rooms.few(domain).number
         if self.request.ask.counted:
-            if room < least(self.request):
+            least = self.request.least_in_each
+            if room < least:
                 return None
             if not self.attempts(domain):
-                return (least(self.request),)
+                return (least,)
             selection = self.select(domain)
             return None if selection is None else selection.extent
-        if nodes is None or not self.request.spans:
-            most = (units if nodes is None else nodes).largest(room)
+        if nodes is None:
+            most = units.largest(room)
             return None if most is None else (most,)
         slots = units.largest(room // nodes.minimum)
         if slots is None:
@@ -345,9 +345,9 @@ class Domains:
         grants: list[Grant] = []
         nslots = 0
         for leaves, units in parts:
-            count = Count(units, units)
-            nodes = count if self.request.nodes is not None else None
-            request = attrs.evolve(self.request, nodes=nodes, units=count, spans=False)
+            number, one = Count(units, units), Count(1, 1)
+            counts = (None, number) if self.request.nodes is None else (number, one)
+            request = attrs.evolve(self.request, nodes=counts[0], units=counts[1], spans=False)
             part = select(request, self.candidates(leaves))
             if part is None:  # only if a search gave up
                 return None
@@ -361,29 +361,8 @@ def is_searched(ask: Ask, inventory: Inventory) -> bool:
     return ask.searched or (ask.beside and inventory.has_mig)
 
 
-def least(request: Request) -> int:
-    """How many units each innermost domain gives at least."""
-    number = request.nodes.minimum if request.nodes else request.units.minimum
-    if request.spans and not any(level.groups for level in request.levels):
-        number *= request.units.minimum
-    return number
-
-
-def units_of(request: Request) -> Optional[int]:
-    """The units that *request* asks for, if that is a fixed number and no node decides more."""
-    counts = [request.units] if request.nodes is None else [request.nodes]
-    if request.spans:
-        counts.append(request.units)
-    number = 1
-    for count in counts:
-        if not count.fixed:
-            return None
-        number *= count.minimum
-    return None if request.ask.counted else number
-
-
 def _fixed(request: Request) -> bool:
     """Whether each innermost domain is asked for a fixed number of units, whatever it can give."""
     if any(level.groups for level in request.levels):
         return True  # below slots, counts are the same for all
-    return units_of(request) is not None
+    return request.number is not None

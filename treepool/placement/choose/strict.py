@@ -13,7 +13,6 @@ import attrs
 
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.selection import Selection
-from treepool.placement.choose.serve import units_of
 from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.request.job_options import Within
 from treepool.placement.request.need import Level
@@ -55,14 +54,13 @@ def _closer(
     """
     if for_now is not None:
         yield _within(local, for_now)
-    count = local.units if local.nodes is None else local.nodes
-    one_node = count.maximum == 1 and not (local.spans or local.above)
+    one_node = local.most == 1 and not local.above
     if one_node or fabric is None or selection is None:
         return
     name = _around(fabric, selection.ranks)
     if name is not None:
         yield _within(local, Within(name))
-    elif not local.above and units_of(local) is not None:  # others may span more when less is free
+    elif not local.above and local.number is not None:  # others may span more when less is free
         yield attrs.evolve(local, at_most=Within("", len(fabric.highest(selection.ranks))))
 
 

@@ -106,7 +106,7 @@ class NodeIndex:
             here = buckets[state] & up
             yield state, here
             up ^= here
-        for rank in idset.iterate(down):
+        for rank in idset.iterate(down) if down else ():
             state = state_of[rank] if rank < width else None
             if state is not None:
                 yield state, 1 << rank
@@ -136,7 +136,8 @@ class NodeIndex:
             self._leave(old, up)
             self._enter(new, up)
             self.log.append(Moved(up, old, new))
-        for first, end in idset.runs(ranks):
+        rank = idset.lowest(ranks)
+        for first, end in [(rank, rank + 1)] if ranks == 1 << rank else idset.runs(ranks):
             if end == first + 1:
                 state_of[first] = new
             else:

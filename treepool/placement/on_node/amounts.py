@@ -58,8 +58,8 @@ def amount_ids(
 
 def _best_gpus(domain: Domain, want: Amount, cores: int, gpus: int) -> int:
     """The GPUs of *want*: at each level, from the fewest domains that together have *want*."""
-    if not want[0]:
-        return 0
+    if not (want[0] and domain.children):
+        return idset.take_lowest(domain.gpus & gpus, want[0])
     own = idset.size(domain.own_gpus & gpus), idset.size(domain.own_cores & cores)
     children = _fullest_first(domain.children, cores, gpus)
     amounts = [free_in(child, cores, gpus) for child in children]
@@ -92,7 +92,9 @@ def _sources(
     for loose in range(max(0, want[0] - most), min(own[0], want[0]) + 1):
         less = want[0] - loose, max(0, want[1] - own[1])
         sources = nearest(domain, children, amounts, less)
-        better = nearest(domain, children, fed, less) if most_fed >= less[0] else []
+        better = sources
+        if fed != amounts and most_fed >= less[0]:
+            better = nearest(domain, children, fed, less)
         beside = most_fed >= less[0] and len(better) == len(sources)
         all_fed = beside and _fed((loose, own[1]), want) == loose
         chosen = better if beside else sources

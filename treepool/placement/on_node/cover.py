@@ -89,9 +89,11 @@ def fewest(amounts: Sequence[Amount], want: Amount) -> list[int]:
 
     def most(count: int, i: int, g: int) -> int:
         """The most of the second kind that *count* give, some of mixed[i:] and others in *sums*."""
-        from_mixed = range(max(0, count - len(sums) + 1), min(count, len(tables) - 1) + 1)
-        found = ((tables[k][i][g], sums[count - k]) for k in from_mixed)
-        return max((one + other for one, other in found if one >= 0), default=-1)
+        best = -1
+        for k in range(max(0, count - len(sums) + 1), min(count, len(tables) - 1) + 1):
+            if tables[k][i][g] >= 0:
+                best = max(best, tables[k][i][g] + sums[count - k])
+        return best
 
     count = 0
     while most(count, 0, goal) < want[1]:

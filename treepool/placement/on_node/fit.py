@@ -74,19 +74,16 @@ class Step:
 class Steps:
     """What 1, 2, ... units of a node take; without *fill* there is one step, for *number* units.
 
-    So many are known, a step is made when somebody looks at it. A step takes *everything*, if that
-    is not None. A unit is about so much *work* to choose.
+    So many are known, a step is made when somebody looks at it. A unit is about so much *work* to
+    choose.
     """
 
-    __slots__ = ("everything", "fill", "known", "number", "units", "work")
+    __slots__ = ("fill", "known", "number", "units", "work")
 
-    def __init__(
-        self, units: Units, number: int, fill: bool, everything: Optional[Ids], work: int
-    ) -> None:
+    def __init__(self, units: Units, number: int, fill: bool, work: int) -> None:
         self.units = units
         self.number = number
         self.fill = fill
-        self.everything = everything
         self.work = work
         self.known: dict[int, Step] = {}
 
@@ -101,7 +98,7 @@ class Steps:
                 raise IndexError(index)
             number = place + 1 if self.fill else self.number
             nslots, _ = _first(self.units.runs, number)
-            made = Step(number, nslots, number * self.work, self.units, self.everything)
+            made = Step(number, nslots, number * self.work, self.units)
             found = self.known.setdefault(place, made)
         return found
 
@@ -150,7 +147,7 @@ class Fit:
 
 
 #: The fit of a state that gives nothing, where a comparison of numbers is enough to decide that.
-NOTHING = Fit(Steps(NO_UNITS, 0, True, None, 0), ())
+NOTHING = Fit(Steps(NO_UNITS, 0, True, 0), ())
 
 
 def fit(state: NodeState, ask: Ask) -> Optional[Fit]:
@@ -191,12 +188,6 @@ def _work_of_unit(state: NodeState, ask: Ask) -> int:
     return 1 + 4 * min(ask.min_gpus, 2) ** 2 + below
 
 
-def compute(state: NodeState, ask: Ask) -> Optional[Fit]:
-    """What *state* can give to *ask*, None if nothing; always computed, never remembered."""
-    gives = _assessed(state, ask)
-    return gives if gives.steps else None
-
-
 def possible(state: NodeState, ask: Ask) -> bool:
     """False if the totals of free cores and GPUs rule out that *state* gives *ask* anything."""
     return _possible(seen(state, ask), ask)
@@ -229,14 +220,14 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
     whole = group.name == SLOT and group.whole
     if whole and not meets_demand(state.type, state.gpus, group.need):
         return NOTHING
-    everything = (state.cores, state.gpus) if ask.whole else None
-    if everything is not None and group.need == Need():
-        units = Units([Run(1, group.nslots, False)], lambda number: everything)
-    else:
+    everything = state.cores, state.gpus
+    units = Units([Run(1, group.nslots, False)], lambda number: everything)
+    if not ask.whole or group.need != Need():
         try:
-            units = Placer(state, ask.locality, effort).units(group)
+            placed = Placer(state, ask.locality, effort).units(group)
         except GaveUp:  # whether GPUs are joined at all
-            effort.gave_up, units = True, NO_UNITS
+            effort.gave_up, placed = True, NO_UNITS
+        units = Units(placed.runs, units.take) if ask.whole else placed
     runs = units.runs
     if runs and not (ask.whole or least(slot_of(group).need)[0] or units.take(1)[0]):
         runs = []  # RFC 20: a job has a core on each of its nodes
@@ -253,5 +244,5 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
         if segments and segments[-1][1:] == (shortfall, remote):
             segments.pop()
         segments.append(Segment(end, shortfall, remote))
-    steps = Steps(units, number, ask.fill, everything, _work_of_unit(state, ask))
+    steps = Steps(units, number, ask.fill, _work_of_unit(state, ask))
     return Fit(steps, tuple(segments), effort.tried, effort.gave_up)

@@ -13,11 +13,17 @@ from typing import Iterator, Optional, Sequence
 import attrs
 
 from treepool.placement.effort import Effort
-from treepool.placement.gpus.graph import graph_of, is_clique, joined_sets
+from treepool.placement.gpus.graph import graph_of, has_clique, is_clique, joined_sets
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.amounts import amount_ids, lowest_ids
 from treepool.placement.on_node.ledger import Take
-from treepool.placement.on_node.levels import amount_levels, smallest_hosts, usable_gpus
+from treepool.placement.on_node.levels import (
+    amount_levels,
+    has_free,
+    smallest_hosts,
+    usable_gpus,
+)
+from treepool.placement.request.need import Need
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 
@@ -61,6 +67,52 @@ def ids_of(
             return None
         left = giver.shared(given)
     return cores & ~left[0], gpus & ~left[1]
+
+
+def ids_in(
+    take: Take, node_type: NodeType, cores: int, gpus: int, plain: bool, effort: Effort
+) -> Optional[Ids]:
+    """The ids of *take* alone, all of its scope or an amount that comes from no smaller domain.
+
+    They are out of the free *cores* and *gpus*; None if it cannot have them, see ids_of().
+    """
+    host, need = take.scope, take.need
+    if take.whole:
+        taken = bool(host.cores & ~cores or host.gpus & ~gpus)
+        return None if taken else (host.cores, host.gpus)
+    usable, number = gpus & usable_gpus(node_type, host, need), need.cores
+    if not has_free(host, need, cores, usable):
+        return None
+    graph = graph_of(node_type.links, need.demand)
+    if not plain and graph and not has_clique(graph, host.gpus & usable, need.gpus):
+        return None
+    if need.fair_share:
+        share = fair_share(host, need.gpus, node_type.realm[host], cores, gpus)
+        number = min(idset.size(host.cores & cores), share)
+    return _chosen(host, need, number, (cores, usable), node_type, plain, effort)
+
+
+def _chosen(
+    host: Domain,
+    need: Need,
+    ncores: int,
+    free: Ids,
+    node_type: NodeType,
+    plain: bool,
+    effort: Effort,
+) -> Optional[Ids]:
+    """*ncores* of *host* and the GPUs of *need*, out of those *free*; None if it lacks these."""
+    (cores, gpus), want = free, (need.gpus, ncores)
+    if not plain:
+        return amount_ids(host, want, cores, gpus, node_type.links, need.demand)
+    graph = graph_of(node_type.links, need.demand)
+    if graph is not None:
+        joined = next(joined_sets(graph, host.gpus & gpus, need.gpus, effort), None)
+        if joined is None:
+            return None
+        gpus = joined
+    ids = lowest_ids(host, want, cores, gpus)
+    return ids if idset.size(ids[1]) == need.gpus else None
 
 
 def fair_share(host: Domain, ngpus: int, node: Domain, cores: int, gpus: int) -> int:
@@ -151,30 +203,18 @@ class _Giver:
     def _best(self, take: Take, cores: int, gpus: int, usable: int) -> Optional[_Given]:
         """The best ids for *take* among the free *cores* and *gpus*, out of those *usable*."""
         need, scope = take.need, take.scope
-        if self.plain:
-            host: Optional[Domain] = scope
-        else:
+        hosts = [scope]
+        if not self.plain:
             levels = amount_levels(self.node_type, need, scope)
-            graph = graph_of(self.node_type.links, need.demand)
-            hosts = smallest_hosts(scope, need, levels, cores, gpus, usable, graph)
-            host = next(hosts, None)
+            hosts = smallest_hosts(self.node_type, scope, need, levels, cores, gpus, usable)
+        host = next(iter(hosts), None)
         ids = host and self._ids(take, host, need.cores, cores, usable)
         return _Given(take, host, *ids) if host and ids else None
 
     def _ids(self, take: Take, host: Domain, ncores: int, cores: int, gpus: int) -> Optional[Ids]:
         """*ncores* of *host* and the GPUs that *take* needs; None if it cannot have these."""
-        need = take.need
-        want = need.gpus, ncores
-        if not self.plain:
-            return amount_ids(host, want, cores, gpus, self.node_type.links, need.demand)
-        graph = graph_of(self.node_type.links, need.demand)
-        if graph is not None:
-            joined = next(joined_sets(graph, host.gpus & gpus, need.gpus, self.effort), None)
-            if joined is None:
-                return None
-            gpus = joined
-        ids = lowest_ids(host, want, cores, gpus)
-        return ids if idset.size(ids[1]) == need.gpus else None
+        free = cores, gpus
+        return _chosen(host, take.need, ncores, free, self.node_type, self.plain, self.effort)
 
     def shared(self, given: Sequence[_Given]) -> Ids:
         """What is left free when takes with ``fair_share`` have as much of theirs as there is."""

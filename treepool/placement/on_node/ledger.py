@@ -6,7 +6,7 @@ within the scope's realm (NodeType.realm), because slices of GPUs and full GPUs 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterable
 
 import attrs
 
@@ -36,6 +36,21 @@ def how_often(ncores: int, ngpus: int, cores: int, gpus: int) -> int:
     if ngpus:
         times = min(times, gpus // ngpus)
     return times
+
+
+def rows_of(copies: Iterable[tuple[int, int]], each: int, most: int = MANY) -> int:
+    """How many slots, at most *most*, can take *each* distinct domains of those that give copies.
+
+    *copies* are pairs: how often a domain can give, and how many such domains there are. So many
+    slots n can just if the domains give n times as often as a slot takes, each of them at most n
+    times (Gale and Ryser, for equal rows).
+    """
+    copies = list(copies)
+    while True:
+        slots = sum(min(times, most) * domains for times, domains in copies) // each
+        if slots >= most:
+            return most
+        most = slots
 
 
 class Ledger:

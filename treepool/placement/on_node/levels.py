@@ -7,12 +7,12 @@ whole.
 
 from __future__ import annotations
 
-from typing import Callable, Container, Iterator, Optional, Sequence
+from typing import Callable, Container, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
 from treepool.placement.effort import remembered
-from treepool.placement.gpus.graph import Graph, graph_of, has_clique
+from treepool.placement.gpus.graph import graph_of, has_clique
 from treepool.placement.nodes.compile import TIERS
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.request.need import Need
@@ -153,56 +153,50 @@ def usable_gpus(node_type: NodeType, scope: Domain, need: Need) -> int:
 
 
 def smallest_hosts(
+    node_type: NodeType,
     scope: Domain,
     need: Need,
-    levels: dict[Domain, int],
+    levels: Mapping[Domain, int],
     cores: int,
     gpus: int,
-    among: int,
-    graph: Optional[Graph] = None,
-) -> Iterator[Domain]:
+    usable: int,
+) -> list[Domain]:
     """The domains in *scope* to take *need*'s amount from, out of the free *cores* and *gpus*.
 
-    They have the lowest level among the domains that can give the amount, with GPUs *among* these.
-    At each step, the walk down first enters the child with the fewest free GPUs (including those
-    that the amount cannot take), then the fewest free cores, then the lowest id. With a *graph*,
-    the GPUs must be joined.
+    They have the lowest level among the domains that can give the amount, with *usable* GPUs. They
+    are in the order of a walk down that first enters the child with the fewest free GPUs (usable or
+    not), then the fewest free cores, then the lowest id.
 
     When the first domain has given all the amounts that it can, a new walk would begin with the
     second, and so on: taking an amount only makes the domains around it come earlier.
     """
-    best: dict[Domain, int] = {}
-    usable = gpus & among
-
-    def find(domain: Domain) -> None:
+    graph = graph_of(node_type.links, need.demand)
+    usable &= gpus
+    hosts: list[Domain] = []
+    able = [scope]
+    for domain in able:
+        level = levels.get(domain)
         if (
-            domain not in levels
-            or not has_free(domain, need, cores, usable)
-            or (graph is not None and not has_clique(graph, domain.gpus & usable, need.gpus))
+            level is not None
+            and has_free(domain, need, cores, usable)
+            and (graph is None or has_clique(graph, domain.gpus & usable, need.gpus))
         ):
-            return
-        lowest = levels[domain]
-        for child in domain.children:
-            find(child)
-            lowest = min(lowest, best.get(child, lowest))
-        best[domain] = lowest
+            able += domain.children
+            if hosts and level < levels[hosts[0]]:
+                hosts.clear()
+            if not hosts or level == levels[hosts[0]]:
+                hosts.append(domain)
 
-    def left(domain: Domain) -> Amount:
-        return idset.size(domain.open_gpus & gpus), idset.size(domain.cores & cores)
+    def path(domain: Domain) -> list[tuple[int, int, int]]:
+        around, order = node_type.around[domain], node_type.order
+        return [
+            (idset.size(d.open_gpus & gpus), idset.size(d.cores & cores), order[d])
+            for d in around[: around.index(scope)][::-1]
+        ]
 
-    def walk(domain: Domain) -> Iterator[Domain]:
-        children = [c for c in domain.children if best.get(c) == best[scope]]
-        if not children:
-            yield domain
-        elif len(children) == 1:
-            yield from walk(children[0])
-        else:
-            for child in sorted(children, key=left):
-                yield from walk(child)
-
-    find(scope)
-    if scope in best:
-        yield from walk(scope)
+    if len(hosts) > 1:
+        hosts.sort(key=path)
+    return hosts
 
 
 def has_free(domain: Domain, need: Need, cores: int, gpus: int) -> bool:

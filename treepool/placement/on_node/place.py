@@ -31,7 +31,7 @@ from treepool.placement.on_node.levels import (
     has_capacity,
     levels_of,
 )
-from treepool.placement.request.need import SLOT, Need, Part, least
+from treepool.placement.request.need import SLOT, Need, Part, is_apart, least
 
 #: How many domains can be listed or compared at the effort of one choice.
 _LOOKS = 8
@@ -257,7 +257,7 @@ class Search:
         elif isinstance(task, _Choice):
             listed = self._listed(task.scope, task.part) if task.domains is None else [task.domains]
             for domains in listed:
-                yield from self._choice_ways(attrs.evolve(task, domains=domains), rest)
+                yield from self._choice_ways(task, domains, rest)
         elif any(take.scope.ncores for take in self.takes if take.slot == task.slot):
             yield rest
 
@@ -278,7 +278,8 @@ class Search:
         """The tasks that meet *need* in *scope* for *slot*, before *rest*: whole domains first."""
         if need.takes_amount:
             rest = _Amount(scope, asked_of(scope, need), slot), rest
-        for part in sorted(need.parts, key=lambda p: p.whole):
+        parts = need.parts
+        for part in sorted(parts, key=lambda p: p.whole) if len(parts) > 1 else parts:
             if part.name == SLOT:
                 rest = _Slots(scope, part.need, part.count.minimum), rest
             else:
@@ -295,21 +296,23 @@ class Search:
         else:
             yield from self.domains.groups(scope, part)
 
-    def _choice_ways(self, task: _Choice, rest: _Tasks) -> Iterator[_Tasks]:
-        """Choose each of the domains in turn, if enough follow it for the others."""
-        part, domains = task.part, task.domains or ()
+    def _choice_ways(
+        self, task: _Choice, domains: Sequence[Domain], rest: _Tasks
+    ) -> Iterator[_Tasks]:
+        """Choose each of the *domains* in turn, if enough follow it for the others."""
+        scope, part, slot = task.scope, task.part, task.slot
         for i in range(task.start, len(domains) - task.left + 1):
             if self._like_an_earlier(domains, i, task.start):
                 continue
             domain, after = domains[i], rest
             if task.left > 1:
-                after = attrs.evolve(task, left=task.left - 1, start=i + 1), rest
+                after = _Choice(scope, part, slot, task.left - 1, domains, i + 1), rest
             if i > task.start or not task.left % _IN_A_ROW:
                 self.effort.count()
             if not part.whole:
-                yield self._inside(domain, part.need, after, task.slot)
+                yield self._inside(domain, part.need, after, slot)
             elif self.ledger.promise_whole(domain):
-                self.takes.append(Take(domain, part.need, True, task.slot))
+                self.takes.append(Take(domain, part.need, True, slot))
                 yield after
                 self.takes.pop()
                 self.ledger.release_whole(domain)
@@ -385,8 +388,12 @@ def able_domains(
             return False
         if part.whole and not (domain.whole and meets_demand(node_type, domain.gpus, need)):
             return False
-        if not (need.parts or need.has_gpu_demand):  # a search costs as much as the node is large
+        if is_apart(need) and not need.has_gpu_demand:  # numbers decide, and cost less
             enough = domain.ncores >= need.cores and domain.ngpus >= need.gpus
+            for inner in need.parts:
+                inside = able_domains(node_type, inner, spent) - {domain}
+                among = [d for d in inside if domain in node_type.around[d]]
+                enough = len(among) >= inner.count.minimum
             return enough and has_capacity(node_type, domain, need)
         search = Search(node_type, root.cores, root.gpus, effort=spent)
         return search.place(domain, need) is not None

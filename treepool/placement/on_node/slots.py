@@ -13,21 +13,20 @@ from typing import Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.placement.effort import PER_REQUEST, Effort, GaveUp
-from treepool.placement.gpus.graph import graph_of
+from treepool.placement.effort import Effort, GaveUp
 from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.on_node.ids import Ids, ids_of
-from treepool.placement.on_node.ledger import Take, how_often
+from treepool.placement.on_node.ids import Ids, ids_in, ids_of
+from treepool.placement.on_node.ledger import Take, how_often, rows_of
 from treepool.placement.on_node.levels import (
     amount_levels,
     asked_of,
-    has_free,
     smallest_hosts,
     usable_gpus,
 )
 from treepool.placement.on_node.place import Search, Suitable
-from treepool.placement.request.need import Need, Part, decided, is_uniform, takes_one
+from treepool.placement.request.need import Need, Part, decided, is_apart, takes_one
 from treepool.rfc import idset
+from treepool.rfc.idset import union
 
 
 @attrs.define(eq=False)
@@ -54,53 +53,70 @@ class Task:
     local: bool
     plain: bool
 
-    def counted(self, most: int) -> Optional[int]:
-        """How many slots fit, up to *most*; None if numbers do not decide that."""
-        need = self.need
+    def counted(self, most: int, effort: Effort) -> Optional[int]:
+        """How many slots fit, up to *most*; None if numbers do not decide that.
+
+        *effort* counts what it takes to know which domains of an idle node could give something.
+        """
+        need, scope = self.need, self.scope
         beside = need.takes_amount and bool(need.parts)
         if not decided(need, self.local) or (beside and self.node_type.root.mig):
             return None  # slices are not counted beside other GPUs
         if not need.parts:
-            return min(most, self._copies(self.scope, asked_of(self.scope, need)))
-        slots = min(most, sum(slots_among(g, need.parts[0], most) for g in self._groups(most)))
+            return min(most, self._copies(scope, asked_of(scope, need)))
+        slots = self._slots_in(scope, need, most, self._suitable(effort))
         if not beside:
             return slots
         # Each slot takes its amount beside so much in domains, all of it in the scope.
         (part,) = need.parts
         each, inner = part.count.minimum, part.need
         both = need.cores + each * inner.cores, need.gpus + each * inner.gpus
-        free = (self.scope.cores & self.cores, self.scope.open_gpus & self.gpus)
+        free = (scope.cores & self.cores, scope.open_gpus & self.gpus)
         return min(slots, how_often(*both, *map(idset.size, free)))
+
+    def _slots_in(self, scope: Domain, need: Need, most: int, suitable: Suitable) -> int:
+        """How many times, up to *most*, the parts of *need*, or its amount, fit in *scope*."""
+        if not need.parts:
+            return min(most, self._copies(scope, asked_of(scope, need)))
+        (part,) = need.parts
+        groups = self._groups(scope, part, most, suitable)
+        return min(most, sum(_slots_among(group, part, most) for group in groups))
 
     def _copies(self, scope: Domain, need: Need) -> int:
         """How often *need*'s amount is free in *scope*, or in its smallest kinds of domain."""
-        return sum(times for _, times in self._hosts(scope, need))
+        return sum([times for _, times in self._hosts(scope, need)])
 
-    def _hosts(self, scope: Domain, need: Need) -> Iterator[tuple[Domain, int]]:
+    def _hosts(self, scope: Domain, need: Need) -> list[tuple[Domain, int]]:
         """The domains in *scope* that may give *need*'s amount, and how often each can."""
         levels = amount_levels(self.node_type, need, scope)
-        gpus = self.gpus & usable_gpus(self.node_type, scope, need)
-        for host in scope.walk() if self.local else (scope,):
-            if levels.get(host) == 0 or (host in levels and not self.local):
-                free = idset.size(host.cores & self.cores), idset.size(host.gpus & gpus)
-                yield host, how_often(need.cores, need.gpus, *free)
+        cores, gpus = self.cores, self.gpus & usable_gpus(self.node_type, scope, need)
+        if not self.local:
+            hosts = [scope] if scope in levels else []
+        elif scope is self.node_type.root:
+            hosts = [host for host, level in levels.items() if level == 0]
+        else:
+            hosts = [host for host in scope.walk() if levels.get(host) == 0]
 
-    def _groups(self, most: int, in_order: bool = False) -> list[Mapping[Domain, int]]:
-        """The domains that uniform slots take, divided into those that one slot may take together.
+        def times(host: Domain) -> int:
+            free = idset.size(host.cores & cores), idset.size(host.gpus & gpus)
+            return how_often(need.cores, need.gpus, *free)
 
-        It says how often, up to *most*, each can give. They are *in_order* if the order matters.
+        return [(host, times(host)) for host in hosts]
+
+    def _groups(
+        self, scope: Domain, part: Part, most: int, suitable: Suitable
+    ) -> list[Mapping[Domain, int]]:
+        """The domains in *scope* for *part*, divided into those that one slot may take together.
+
+        It says how often, up to *most*, each can give.
         """
-        (part,) = self.need.parts
-        suitable = self._suitable(Effort())
-        ordered = in_order and not self.plain
-        listed = (suitable.singly if ordered else suitable.listed)(self.scope, part)
-        groups = [listed]
+        groups = [(suitable.listed if self.plain else suitable.singly)(scope, part)]
         if self.local and part.count.minimum > 1:
-            levels, members = suitable.group_levels(part), suitable.members(self.scope, listed)
+            levels, members = suitable.group_levels(part), suitable.members(scope, groups[0])
             groups = [found for host, found in members.items() if levels.get(host) == 0]
 
         def times(domain: Domain) -> int:
-            return 1 if part.whole else min(most, self._copies(domain, asked_of(domain, part.need)))
+            return 1 if part.whole else self._slots_in(domain, part.need, most, suitable)
 
         return [{domain: times(domain) for domain in group} for group in groups]
 
@@ -113,40 +129,35 @@ class Task:
         """What 1, 2, ... slots take, each in the best remaining way; *effort* counts searches."""
         free = _Free(self.cores, self.gpus)
         for takes in self._ways(free, effort):
-            while self._have_room(takes, free):
-                ids = ids_of(takes, self.node_type, free.cores, free.gpus, self.plain, effort)
+            while True:
+                ids = self._ids(takes, free, effort)
                 if ids is None:
                     break
                 free.cores, free.gpus = free.cores & ~ids[0], free.gpus & ~ids[1]
                 yield self.cores & ~free.cores, self.gpus & ~free.gpus
-                if not self._repeats:
+                if not is_apart(self.need):  # else a domain that gave something only comes earlier
                     break
 
-    @property
-    def _repeats(self) -> bool:
-        """Whether the next slot is best where the last is, while there is room.
-
-        A domain that gave something only comes earlier.
-        """
-        return not self.need.parts or (is_uniform(self.need) and not self.need.takes_amount)
-
-    def _have_room(self, takes: Sequence[Take], free: _Free) -> bool:
-        """Whether each of *takes* has room by itself."""
+    def _ids(self, takes: Sequence[Take], free: _Free, effort: Effort) -> Optional[Ids]:
+        """The ids of *takes* in what is *free*, None if they have no room."""
+        node_type, cores, gpus = self.node_type, free.cores, free.gpus
+        if not is_apart(self.need):
+            return ids_of(takes, node_type, cores, gpus, self.plain, effort)
+        found = []
         for take in takes:
-            scope, need = take.scope, take.need
-            if take.whole:
-                if scope.cores & ~free.cores or scope.gpus & ~free.gpus:
-                    return False
-            elif not has_free(
-                scope, need, free.cores, free.gpus & usable_gpus(self.node_type, scope, need)
-            ):
-                return False
-        return True
+            if not (take.whole or self.plain or self.local or takes_one(self.need)):
+                host = next(self._best_hosts(take.scope, take.need, free), None)
+                take = attrs.evolve(take, scope=host or take.scope)
+            ids = ids_in(take, node_type, cores, gpus, self.plain, effort)
+            if ids is None:
+                return None
+            found.append(ids)
+        return union(ids[0] for ids in found), union(ids[1] for ids in found)
 
     def _ways(self, free: _Free, effort: Effort) -> Iterator[list[Take]]:
         """What a slot takes, the best first, and what others do when that has no more room."""
         need = self.need
-        if need.parts and not takes_one(need):
+        if not takes_one(need):
             while True:
                 takes = self.searched(1, effort, free)
                 if takes is None:
@@ -166,17 +177,13 @@ class Task:
 
     def _best_hosts(self, scope: Domain, need: Need, free: _Free) -> Iterator[Domain]:
         """The domains in *scope* that give *need*'s amount, one after another."""
-        levels = amount_levels(self.node_type, need, scope)
-        usable, more = usable_gpus(self.node_type, scope, need), True
-        graph = graph_of(self.node_type.links, need.demand)
-        while more:
-            more = False
-            found = smallest_hosts(scope, need, levels, free.cores, free.gpus, usable, graph)
-            for host in found:
-                if self.local and levels[host]:
-                    break
-                more = True
-                yield host
+        node_type = self.node_type
+        levels, usable = amount_levels(node_type, need, scope), usable_gpus(node_type, scope, need)
+        while True:
+            hosts = smallest_hosts(node_type, scope, need, levels, free.cores, free.gpus, usable)
+            if not hosts or (self.local and levels[hosts[0]]):
+                return
+            yield from hosts
 
     def searched(
         self, number: int, effort: Effort, free: Optional[_Free] = None
@@ -186,19 +193,30 @@ class Task:
         search = Search(self.node_type, cores, gpus, self.local, self.plain, effort)
         return search.place(self.scope, self.need, number)
 
+    def ids_of(self, takes: Sequence[Take], effort: Effort) -> Optional[Ids]:
+        """The ids of *takes* that slots take together; *effort* counts the search for GPUs."""
+        return ids_of(takes, self.node_type, self.cores, self.gpus, self.plain, effort)
+
     def together(self, number: int) -> list[Take]:
         """What *number* slots take together where numbers say that they fit.
 
         Each domain in turn gives as often as it can.
         """
-        need = self.need
+        scope, need = self.scope, self.need
+        takes = self._takes(scope, need, number, self._suitable(Effort()))
+        if need.takes_amount and need.parts:
+            takes += [Take(scope, asked_of(scope, need), False)] * number
+        return takes
+
+    def _takes(self, scope: Domain, need: Need, number: int, suitable: Suitable) -> list[Take]:
+        """*number* times what the parts of *need*, or its amount, take in *scope*."""
         if not need.parts:
-            return self._amounts(self.scope, asked_of(self.scope, need), number)
+            return self._amounts(scope, asked_of(scope, need), number, suitable)
         (part,) = need.parts
         takes: list[Take] = []
         left = number
-        for group in self._groups(number, in_order=True):
-            slots = slots_among(group, part, left)
+        for group in self._groups(scope, part, number, suitable):
+            slots = _slots_among(group, part, left)
             left, times = left - slots, slots * part.count.minimum
             for domain, copies in _with_cores(group, part, slots).items():
                 given = min(copies, slots, times)
@@ -206,14 +224,11 @@ class Task:
                 if part.whole:
                     takes += [Take(domain, part.need, True)] * given
                 else:
-                    takes += self._amounts(domain, asked_of(domain, part.need), given)
-        if need.takes_amount:
-            takes += [Take(self.scope, asked_of(self.scope, need), False)] * number
+                    takes += self._takes(domain, part.need, given, suitable)
         return takes
 
-    def _amounts(self, scope: Domain, need: Need, number: int) -> list[Take]:
+    def _amounts(self, scope: Domain, need: Need, number: int, suitable: Suitable) -> list[Take]:
         """*number* times the amount of *need*, of which each domain gives as often as it can."""
-        suitable = self._suitable(Effort())
         takes: list[Take] = []
         for host, copies in sorted(
             self._hosts(scope, need), key=lambda found: suitable.path(found[0], scope)
@@ -222,19 +237,11 @@ class Task:
         return takes
 
 
-def slots_among(group: Mapping[Domain, int], part: Part, most: int) -> int:
-    """How many slots, at most *most*, can take domains for *part* in *group*.
-
-    So many slots n can just if the domains give n times as often as a slot takes, each of them at
-    most n times (Gale and Ryser, for equal rows).
-    """
+def _slots_among(group: Mapping[Domain, int], part: Part, most: int) -> int:
+    """How many slots, at most *most*, can take domains for *part* in *group*."""
     if part.with_core:
         most = min(most, sum(domain.ncores > 0 for domain in group))
-    while True:
-        slots = sum(min(times, most) for times in group.values()) // part.count.minimum
-        if slots >= most:
-            return most
-        most = slots
+    return rows_of([(times, 1) for times in group.values()], part.count.minimum, most)
 
 
 def _with_cores(group: Mapping[Domain, int], part: Part, slots: int) -> Mapping[Domain, int]:
@@ -252,51 +259,46 @@ class Slots:
 
     task: Task
     number: int
-    #: What 1, 2, ... slots take that were placed one after another, and what more of them do: the
+    #: What 1, 2, ... slots take together, as far as that is known, and what more of them do: the
     #: iterator goes once there are none, because thousands of fits are remembered.
     taken: list[Ids] = attrs.field(factory=list)
     more: Optional[Iterator[Ids]] = None
-    #: Whether no more can be placed one after another.
-    complete: bool = False
-    #: What so many slots take that a search placed together.
-    searched: dict[int, Sequence[Take]] = attrs.field(factory=dict)
+    #: The effort that is left to choose more; 0 once no more can be placed one after another.
+    left: int = 0
 
     @classmethod
     def of(cls, task: Task, most: int, effort: Effort) -> Slots:
         """The slots of *task*, up to *most*; *effort* counts the search for them."""
-        number = task.counted(most) if most else 0
+        number, part = task.counted(most, effort) if most else 0, effort.part()
         if number is not None:
-            return cls(task, number)
-        part = effort.part()
-        slots = cls(task, 0)
+            return cls(task, number, left=part.limit)
+        taken: list[Ids] = []
         try:
-            slots.taken += islice(task.one_by_one(part), most)
+            taken += islice(task.one_by_one(part), most)
+            while 0 < len(taken) < most:
+                takes = task.searched(len(taken) + 1, part)
+                ids = None if takes is None else task.ids_of(takes, part)
+                if ids is None:
+                    break
+                taken.append(ids)
         except GaveUp:
             part.gave_up = True
-        slots.number, slots.complete = len(slots.taken), True
-        while 0 < slots.number < most:
-            takes = task.searched(slots.number + 1, part)
-            if takes is None:
-                break
-            slots.number += 1
-            slots.searched[slots.number] = takes
         effort.add(part)
-        return slots
+        return cls(task, len(taken), taken)
 
     def take(self, number: int) -> Ids:
         """What the first *number* slots take together."""
-        task, taken = self.task, self.taken
-        while not self.complete and len(taken) < number:
+        taken = self.taken
+        while self.left and len(taken) < number:
             if self.more is None:
-                self.more = task.one_by_one(Effort(PER_REQUEST // 2))
+                self.more = self.task.one_by_one(Effort(self.left))
             ids = next(self.more, None)
             if ids is not None:
                 taken.append(ids)
             if ids is None or len(taken) == self.number:
-                self.more, self.complete = None, True
+                self.more, self.left = None, 0
         if number <= len(taken):
             return taken[number - 1]
-        takes = self.searched.get(number) or task.together(number)
-        found = ids_of(takes, task.node_type, task.cores, task.gpus, task.plain)
+        found = self.task.ids_of(self.task.together(number), Effort())
         assert found is not None, "more slots were counted than there are"
         return found

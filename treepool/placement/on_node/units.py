@@ -133,14 +133,12 @@ class Placer:
         need, most = part.need, MANY if part.count.maximum is None else part.count.maximum
         if not has_capacity(self.node_type, scope, need):
             most = 0
-        state = self.state
-        task = Task(
-            self.node_type, state.cores, state.gpus, scope, need, not self.plain, self.plain
-        )
-        local = Slots.of(task, most, self.effort)
-        if self.plain or self.locality == "required" or local.number == most:
+        state, plain = self.state, self.plain
+        node = self.node_type, state.cores, state.gpus
+        local = Slots.of(Task(*node, scope, need, not plain, plain), most, self.effort)
+        if plain or self.locality == "required" or local.number == most:
             return local, local
-        total = Slots.of(attrs.evolve(task, local=False), most, self.effort)
+        total = Slots.of(Task(*node, scope, need, False, plain), most, self.effort)
         return local, local if total.number <= local.number else total
 
 

@@ -86,7 +86,7 @@ class Forecast:
         return first.time
 
     def _hold(self, job: Waiting, start: float, parts: tuple[Held, ...]) -> None:
-        self._profile.hold(job.jobid, start, start + job.length, parts, True, job.job_class.terms)
+        self._profile.hold(job.jobid, start, job.end(start), parts, True, job.job_class.terms)
 
     def remove(self, jobid: int) -> tuple[Held, ...]:
         """Forget a job that was added; returns what it would have had."""

@@ -132,7 +132,7 @@ class Waiting:
 
     ``queue`` is the Flux queue in whose order it stands: of a virtual queue, the parent. If the
     request is strict (choose/strict.py), the job asks for ``relaxed`` from the time ``patience``
-    on. Otherwise ``patience`` is infinity.
+    on. Otherwise ``patience`` is infinity. At ``until`` it ends, whatever its length.
     """
 
     jobid: int
@@ -142,6 +142,7 @@ class Waiting:
     queue: str = ""
     patience: float = math.inf
     user: int = 0
+    until: float = math.inf
     #: Where the job stands in its queue, the lowest first.
     place: Place = attrs.field(init=False)
 
@@ -153,6 +154,11 @@ class Waiting:
     def length(self) -> float:
         """For how many seconds the job is planned."""
         return self.request.duration or CENTURY
+
+    def end(self, start: float) -> float:
+        """When the job ends at the latest if it starts at *start*."""
+        end = start + self.length
+        return min(end, self.until) if start < self.until else end
 
     @property
     def sight(self) -> Sight:
@@ -225,6 +231,7 @@ class Classes:
         now: float,
         user: int = 0,
         terms: Terms = NO_TERMS,
+        until: float = math.inf,
     ) -> Waiting:
         """A job as it is *now*: strict while its patience lasts, relaxed afterwards."""
         last = relaxed(request)
@@ -233,9 +240,9 @@ class Classes:
             if first != last:
                 own = self.of(first, admitted, at_length(last, 0.0), terms)
                 patience = submitted + request.wait
-                return Waiting(jobid, priority, first, own, queue, patience, user)
+                return Waiting(jobid, priority, first, own, queue, patience, user, until)
         own = self.of(last, admitted, None, terms)
-        return Waiting(jobid, priority, last, own, queue, math.inf, user)
+        return Waiting(jobid, priority, last, own, queue, math.inf, user, until)
 
     def impatient(self, job: Waiting) -> Waiting:
         """*job* as it is when its patience has ended."""

@@ -486,7 +486,7 @@ class Queue:
         starts, changes = self.profile.starts, self.profile.log.end
         started = starts.holders(0, starts.upto(now))
         due = [self.reservations[h] for h in started if h in self.reservations]
-        untried = (r for r in due if r.tried != changes or now + r.job.length > r.end + LATE)
+        untried = (r for r in due if r.tried != changes or r.job.end(now) > r.end + LATE)
         alone = (r for r in untried if not any(map(self.pool.has_job, r.victims)))
         first = min(alone, key=lambda r: (r.start, r.job.place), default=None)
         return None if first is None else first.job
@@ -590,13 +590,11 @@ class Queue:
         planned, sight = self.profile.starts.before, self._sight(job)
         sight = sight._replace(without=sight.without | without, preempts=False)
         while True:
-            view = yield from self.views.at(PRESENT, self._clock() + job.length, sight)
+            view = yield from self.views.at(PRESENT, job.end(self._clock()), sight)
             choice = yield from self.views.choice(view, job.request)
             now = self._clock()
-            ends = (
-                (view.end, now + job.length),
-                (view.end - sight.tail, now + job.length - sight.tail),
-            )
+            end = job.end(now)
+            ends = (view.end, end), (view.end - sight.tail, end - sight.tail)
             if all(planned(late) <= planned(early) for early, late in ends):
                 return view, choice, now
             # Something is planned to begin before the end by now that was not when this began.
@@ -616,7 +614,7 @@ class Queue:
         selection = choice.selection
         if selection is not None:
             self.views.keep(view)
-            self._launch(job, parts_of(selection), selection.nslots, now, now + job.length)
+            self._launch(job, parts_of(selection), selection.nslots, now, job.end(now))
             return True
         if job.jobid not in self.reservations:
             units = Units(job.request, self.profile)
@@ -637,8 +635,8 @@ class Queue:
         """
         self._job = job
         made, now = self.reservations[job.jobid], self._clock()
-        if now > made.start + LATE and now + job.length > made.end + LATE:
-            end = now + job.length
+        end = job.end(now)
+        if now > made.start + LATE and end > made.end + LATE:
             delayed = self.profile.in_the_way(made.end, end, made.parts, self._sight(job))
             others = [self.reservations[h].job for h in delayed if h in self.reservations]
             ahead = any(o.queue == job.queue and o.place < job.place for o in others)
@@ -707,8 +705,8 @@ class Queue:
         now, parts = self._clock(), parts_of(selection)
         made.victims = frozenset(profile.sharing(ending, parts))
         self._gains.append(profile.drop(job.jobid))
-        profile.hold(job.jobid, made.start, now + job.length, parts, True, job.job_class.terms)
-        made.parts, made.nslots, made.end = parts, selection.nslots, now + job.length
+        profile.hold(job.jobid, made.start, job.end(now), parts, True, job.job_class.terms)
+        made.parts, made.nslots, made.end = parts, selection.nslots, job.end(now)
         if made.victims:
             line = self._lines[job.queue]
             line.preempting.add(job.jobid)
@@ -737,6 +735,8 @@ class Queue:
             allocation = pool.allocation(parts, nslots)
             pool.register_alloc(jobid, allocation)
             expiration = pool.end_of_job(job.request.duration, now)
+            expiration = min(expiration or math.inf, job.until)
+            expiration = 0.0 if expiration == math.inf else expiration
             allocation.set_expiration(expiration)
             pool.update_expiration(jobid, expiration)
             made = self.reservations.get(jobid)
@@ -792,7 +792,7 @@ class Queue:
                 self._hold(job, first)
 
     def _hold(self, job: Waiting, first: Start) -> None:
-        start, end, parts = first.time, first.time + job.length, parts_of(first.selection)
+        start, end, parts = first.time, job.end(first.time), parts_of(first.selection)
         self.profile.hold(job.jobid, start, end, parts, True, job.job_class.terms)
         made = Reservation(job, start, end, parts, first.selection.nslots)
         self.reservations[job.jobid] = made

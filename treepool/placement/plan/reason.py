@@ -153,7 +153,7 @@ def _holder(
     That is a job ahead of *job*, if there is one.
     """
     for other in nsmallest(_MOST, queue.reservations.values(), key=lambda made: made.job.place):
-        if other.job is not job and other.start < now + job.length:
+        if other.job is not job and other.start < job.end(now):
             number = yield from queue.views.gained(ranks_in(other.parts), room.units)
             if number:
                 return other.job
@@ -174,7 +174,7 @@ def _room(queue: Queue, job: Waiting) -> Generator[None, None, Room]:
 
 def _window(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Optional[str]]:
     """The first window on the nodes where *job* could start now without windows; None if none."""
-    end, admitted = now + job.length, job.job_class.admitted
+    end, admitted = job.end(now), job.job_class.admitted
     closed = [w for w in queue.windows.values() if w.start < end and w.name not in admitted]
     if not closed:
         return None
@@ -183,4 +183,4 @@ def _window(queue: Queue, job: Waiting, now: float) -> Generator[None, None, Opt
     if selection is None:
         return None
     there = [window for window in closed if window.ranks & selection.ranks]
-    return min(there, key=lambda w: w.start).name if there else None
+    return min(there, key=lambda w: w.start).title if there else None

@@ -65,7 +65,9 @@ def _earliest(
     own: float,
 ) -> Generator[None, None, Optional[Start]]:
     """As ``earliest_start`` for one *request*."""
-    profile, length = views.profile, job.length
+    profile = views.profile
+    # How long it would be if it ends with its window depends on its start.
+    length = job.length if job.until == math.inf else 0.0
     units = Units(request, profile)
     cores, gpus = units.least
     view, tries, time = None, 0, begin
@@ -86,10 +88,10 @@ def _earliest(
         time, last = some[0], some[-1]
         # What ends before the last of them, and what begins after an end of the first, is left out.
         if view is None:
-            view = yield from views.at(last, time + length, sight)
+            view = yield from views.at(last, job.end(time), sight)
             yield from views.count(view, units)
         else:
-            yield from views.turn(view, last, time + length, sight)
+            yield from views.turn(view, last, job.end(time), sight)
         if view.free < units.need:  # nor are there enough at any of these times
             time = last
             number = number * 2 if growing else max(1, number // 2)

@@ -27,6 +27,10 @@ They are the keys of ``attributes.system.treepool`` of a jobspec.
                     slots, and above the nodes one domain of the smallest kind that could serve it
 ``switches``        a number: as ``within`` for the lowest locality above the nodes. With ``wait``,
                     only until the job has waited so long (Slurm's ``--switches``)
+``cores``           ``share``: the GPUs of each slot come with their fair share of cores, whatever
+                    number of cores the slot asks for
+``window``          the name of a window of the instance: the job starts in it, on its nodes, and
+                    ends with it
 ==================  ==============================================================================
 
 The older words ``prefer`` and ``require`` remain valid for ``preferred`` and ``required``.
@@ -52,6 +56,7 @@ from treepool.placement.names import LOCALITIES
 from treepool.rfc.findings import Findings, number, pointer_to, shown
 from treepool.rfc.links import ANY_FAST, FAST
 from treepool.rfc.quote import did_you_mean
+from treepool.rfc.windows import NAME
 
 #: Older words for values, and what they are called now.
 OLD_WORDS = {"prefer": "preferred", "require": "required"}
@@ -95,7 +100,7 @@ SAYS: Mapping[str, Mapping[str, Says]] = {
 }
 
 #: What a job must ask for, if one of these options is to say anything.
-SPEAKS_OF = {"gpu_link": "gpu", "gpu_memory": "gpu", "allow_cxl": "memory"}
+SPEAKS_OF = {"cores": "gpu", "gpu_link": "gpu", "gpu_memory": "gpu", "allow_cxl": "memory"}
 
 #: What follows the number in ``within`` if the domains are to have equal parts.
 BALANCED = ":balanced"
@@ -161,6 +166,8 @@ class JobOptions:
     gpu_memory: int = 0
     unified_memory: bool = False
     allow_cxl: bool = False
+    #: Whether GPUs bring their fair share of cores, in place of those asked for.
+    share_cores: bool = False
     same: Optional[Same] = None
     #: Only one of these, and of what holds for now, allows several domains.
     within: tuple[Within, ...] = ()
@@ -200,6 +207,7 @@ def read(
         gpu_memory=int(options.get("gpu_memory", 0)) << 30,
         unified_memory=options.get("unified_memory", False),
         allow_cxl=options.get("allow_cxl", False),
+        share_cores="cores" in options,
         same=_same(options["same"]) if "same" in options else None,
         within=within,
         segments=segments,
@@ -374,6 +382,11 @@ def _check_name(value: object) -> str:
     return "" if good else "the name of a locality"
 
 
+def _check_window(value: object) -> str:
+    good = isinstance(value, str) and NAME.fullmatch(value)
+    return "" if good else "the name of a window"
+
+
 #: What a demand on links may be.
 _LINK = f"{', '.join(FAST)}, {ANY_FAST} or a number of GB/s"
 
@@ -420,6 +433,8 @@ CHECKS: dict[str, Callable[[object], str]] = {
     "allow_cxl": _check_flag,
     "same": _check_same,
     "within": _check_name,
+    "cores": lambda value: "" if value == "share" else "share",
+    "window": _check_window,
     "segment": _check_segment,
     "wait": _positive(_MAX_WAIT, "a number of seconds above 0 and up to 1e9", whole=False),
     "switches": _positive(10**9 - 1, "a number of domains"),

@@ -51,10 +51,10 @@ class Request:
     else they have is private.
     """
 
-    # nodes is None when the request may fill any nodes. Otherwise it is the number of distinct
-    # nodes: per slot if spans (slot above node), else in total. units is the total number of units
-    # wanted: slots, or domains if a locality but no node is above the slot. It has no meaning if a
-    # node is above the slot. same asks for nodes that share a property.
+    # A request has one of three forms. It may fill any nodes: nodes is None, and units is the
+    # number of slots, or of domains if a locality is above the slot. It may ask for distinct nodes
+    # with slots on each: units is one. Or it spans nodes (slot above node): units is the number of
+    # slots, and nodes how many each of them has. same asks for nodes that share a property.
     #
     # levels are the localities above the nodes that the request names, the outermost first. Each
     # innermost domain gives what nodes and units say. If slots stand above such a locality, they
@@ -102,12 +102,27 @@ class Request:
     @property
     def least_asks(self) -> int:
         """How many times all of the job takes what ``ask`` asks for, at least."""
-        counts = [level.count for level in self.levels]
-        if self.nodes is not None:
-            counts.append(self.nodes)
-        if self.nodes is None or (self.spans and not any(level.groups for level in self.levels)):
-            counts.append(self.units)
-        return prod(count.minimum for count in counts)
+        return self.least_in_each * prod(level.count.minimum for level in self.levels)
+
+    @property
+    def least_in_each(self) -> int:
+        """How many times each innermost domain above the nodes gives that at least."""
+        slots = 1 if any(level.groups for level in self.levels) else self.units.minimum
+        return slots if self.nodes is None else slots * self.nodes.minimum
+
+    @property
+    def most(self) -> Optional[int]:
+        """How many times the job takes it at most where no such domain is named."""
+        nodes, units = self.nodes or _ONE, self.units
+        if nodes.maximum is None or units.maximum is None:
+            return None
+        return nodes.maximum * units.maximum
+
+    @property
+    def number(self) -> Optional[int]:
+        """The number of units if it is fixed and no node decides more."""
+        nodes, units = self.nodes or _ONE, self.units
+        return self.most if nodes.fixed and units.fixed and not self.ask.counted else None
 
 
 def request_of(
@@ -140,6 +155,10 @@ class _Reader:
         localities = sorted(self.slots.localities)
         options = job_options.read(jobspec.options, localities, locality, self.fabric)
         levels, node, above, slot = self.above(jobspec.resources)
+        if options.share_cores and any(child.type == "gpu" for child in slot.children):
+            slot = attrs.evolve(
+                slot, children=tuple(child for child in slot.children if child.type != "core")
+            )
         below, spanned = self.spanned(slot)
         if spanned is None:
             group = self.slots_on_node(slot, node, above, options)
@@ -152,7 +171,7 @@ class _Reader:
             group = self.node_of_slot(spanned, whole, options)
             nodes = spanned.count
         ask = ask_of(group, nodes is None, whole, options.locality)
-        total = slot.count if spanned is not None else group.count
+        total = slot.count if spanned is not None else group.count if nodes is None else _ONE
         at_most = self.at_most(options, levels, below, ask, slot)
         if options.segments:
             nodes, segments = self.segmented(options.segments, nodes, slot, spanned, levels, below)

@@ -17,7 +17,7 @@ from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.kept import kept_cores, without_kept
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
-from treepool.placement.on_node.fit import compute
+from treepool.placement.on_node.fit import fit
 from treepool.placement.on_node.place import able_domains
 from treepool.placement.request.need import SLOT, Ask, Need, Part
 from treepool.placement.request.slot import needs_in, without_link_demand
@@ -122,7 +122,7 @@ def _types_for(request: Request, inventory: Inventory) -> dict[NodeType, int]:
 def _units_on(node_type: NodeType, ask: Ask) -> int:
     """How many units of *ask* an idle node of *node_type* hosts."""
     idle = NodeState(node_type, node_type.root.cores, node_type.root.gpus)
-    found = compute(idle, ask.but(spare=0))  # the type is without what is kept from the job
+    found = fit(idle, ask.but(spare=0))  # the type is without what is kept from the job
     return 0 if found is None else len(found.steps)
 
 
