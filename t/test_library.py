@@ -67,7 +67,7 @@ def test_the_problems_of_a_jobspec_are_listed():
     assert [problem.pointer for problem in problems] == ["", "/resources", "/tasks"]
 
 
-@pytest.mark.parametrize("options", [{"alpha": 0.3}, {"alpha": "0.3", "policy": "best-fit"}])
+@pytest.mark.parametrize("options", [{"straddle": 0.3}, {"straddle": "0.3", "policy": "packing"}])
 def test_options_are_numbers_or_texts(options):
     assert Pool(four(), **options).ranks == (0, 1, 2, 3)
 
@@ -328,7 +328,7 @@ def test_a_name_of_a_file_is_told_to_be_one():
 
 RIGHT = """
 from treepool import Allocation, Fitness, Free, Pool, Request, ResourceSet, encode, parse_shape
-pool = Pool({}, alpha=0.3, policy="packing", mix="1*slot/core")
+pool = Pool({}, straddle=0.3, policy="packing", mix="1*slot/core")
 request: Request = pool.request("slot/core", 60)
 got: Allocation = pool.alloc(7, request)
 hosts: tuple[str, ...] = got.hosts
@@ -342,7 +342,7 @@ WRONG = """
 from treepool import Pol
 from treepool import Pool
 pool = Pool({}, polcy="packing")
-pool = Pool({}, alpha=[1])
+pool = Pool({}, straddle=[1])
 pool = Pool({}, locality=3)
 pool = Pool({}, policy="pack")
 pool.alloc("7", pool.request("slot/core"))

@@ -12,7 +12,7 @@ from treepool.view.synthetic import synthetic
 from treepool.view.trace import read
 from view.conftest import cluster_R
 
-RULES = ("policy=fifo", "policy=easy", "policy=easy,node-policy=min-span")
+RULES = ("policy=fifo", "policy=easy", "policy=easy,node-policy=worst-fit")
 
 
 def run(R, jobs, rules=RULES):

@@ -112,7 +112,7 @@ def test_the_weight_of_locality_tells(treepool, write):
     result = treepool(
         "replay", write("\n".join(lines)), "-R", write(R, "R.json"), "--json",
         "--compare", "node-policy=packing,straddle=0",
-        "--compare", "node-policy=packing,straddle=1000,alpha=0.5,beta=0.5",
+        "--compare", "node-policy=packing,straddle=1000",
         "--compare", "mix=3*slot/gpu,1*slot/node{x},straddle=0",
     )  # fmt: skip
     # With the mix, two GPUs would lose their cores where the slot is not local, and one elsewhere.
@@ -357,14 +357,14 @@ def test_many_such_jobs_are_counted(treepool, write, R):
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_the_table_keeps_within_the_terminal_and_has_all_columns(treepool, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    rules = ["policy=fifo", "policy=easy", "policy=easy,node-policy=min-span",
-             "policy=conservative,reservation-depth=8,node-policy=node-fit"]  # fmt: skip
+    rules = ["policy=fifo", "policy=easy", "policy=easy,node-policy=worst-fit",
+             "policy=conservative,reservation-depth=8,node-policy=first-fit"]  # fmt: skip
     words = [word for rule in rules for word in ("--compare", rule)]
     result = treepool("replay", "--synthetic", 30, *words)
     assert max(map(len, result.out.splitlines())) <= width
     assert result.out.count("fifo") == 1
     assert result.out.count("easy") == 2
-    assert "node-fit" in result.out
+    assert "first-fit" in result.out
     assert "depth 8" in result.out
     tables = result.out.split("\n\n")
     assert all("wait, median" in table and "GPUs stranded" in table for table in tables)

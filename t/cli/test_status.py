@@ -4,7 +4,7 @@ import pytest
 
 from treepool.cli.screen import Stop
 from treepool.cli.statustable import formatted
-from treepool.view.status import UserLine
+from treepool.view.userlines import UserLine
 
 ROWS = [UserLine("alice", 2, 0, 3, 96, 4), UserLine("bob", 0, 1, 0, 0, 0)]
 

@@ -245,7 +245,7 @@ def test_a_configuration_is_summed_up_by_what_it_chooses(treepool, write):
     [
         ('"conservative"', '"best"', "/sched-treepool/policy: best: known are fifo, easy"),
         ("policy =", "polcy =", "/sched-treepool/polcy: unknown (did you mean 'policy'?)"),
-        ("mix =", "alpha =", "/sched-treepool/alpha: 7*slot/"),
+        ("mix =", "straddle =", "/sched-treepool/straddle: 7*slot/"),
         ("debug.policy", "night.policy", "/sched-treepool/queues/night: this instance has no such"),
         ('"n[0-1]"', '"n["', "/sched-treepool/windows/0/hosts: hostlist column 2"),
         ("[queues.batch]", "[queues]\nbatch = 3", "/queues/batch: must be a table, not 3"),

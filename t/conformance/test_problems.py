@@ -57,12 +57,12 @@ def test_a_steps_options_are_those_of_a_job_whatever_their_values(cluster_a):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"locality": "none", "policy": "best-locality", "alpha": 0, "beta": 0.5}, []),
+        ({"locality": "none", "policy": "packing", "straddle": 0.5}, []),
         ({"same": "driver"},
-         ["/options/same: unknown key; known are locality, policy, straddle, alpha, beta, "
+         ["/options/same: unknown key; known are locality, policy, straddle, "
           "gpu_cores, mix, job_key"]),
-        ({"alpha": 1.5}, ["/options/alpha: must be at least 0 and at most 1, not 1.5"]),
-        ({"beta": "0.5"}, ["/options/beta: must be a number, not '0.5'"]),
+        ({"straddle": -1}, ["/options/straddle: must be at least 0 and at most 1000, not -1"]),
+        ({"straddle": "0.5"}, ["/options/straddle: must be a number, not '0.5'"]),
     ],
 )  # fmt: skip
 def test_a_files_options_are_those_of_a_pool(cluster_a, options, expected):

@@ -8,8 +8,8 @@ from treepool import parse_shape
 from treepool.cli import vectors
 from treepool.cli.files import data_folder
 from treepool.placement.choose.policy import POLICIES
+from treepool.placement.names import LOCALITIES, NODE_POLICIES
 from treepool.placement.request import job_options
-from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import count
 
 DOCUMENTS = {
@@ -143,7 +143,7 @@ def test_each_form_of_designs_table_is_served_in_a_vector():
 
 def test_each_policy_and_each_locality_mode_occurs():
     options = [options for _, options in served()]
-    assert {o["policy"] for o in options if "policy" in o} == set(POLICIES)
+    assert {o["policy"] for o in options if "policy" in o} == set(POLICIES) == set(NODE_POLICIES)
     assert {o["locality"] for o in options if "locality" in o} == set(LOCALITIES)
 
 

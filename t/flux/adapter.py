@@ -236,8 +236,6 @@ def check_unknown_options_are_left_to_the_scheduler_to_warn_about():
         "locality",
         "policy",
         "straddle",
-        "alpha",
-        "beta",
         "gpu_cores",
         "mix",
         "job_key",

@@ -15,7 +15,7 @@ from soakcluster import QUEUES, SCHEDULERS, TABLES
 SIMPLE = ["sched-simple", "pool-class=TreePool"]
 
 #: Tables that must be refused, and change nothing.
-WRONG = ({"policy": "best"}, {"queues": {"nowhere": {"policy": "easy"}}}, {"alpha": 7})
+WRONG = ({"policy": "best"}, {"queues": {"nowhere": {"policy": "easy"}}}, {"straddle": -1})
 
 #: Most windows at a time.
 WINDOWS = 6

@@ -19,9 +19,9 @@ SCHEDULERS = (
     ["sched-treepool", "policy=conservative"],
     ["sched-treepool", "policy=easy", "node-policy=packing", "straddle=0"],
     ["sched-treepool", "policy=easy", "node-policy=worst-fit"],
-    ["sched-treepool", "policy=easy", "node-policy=node-fit", "locality=none"],
+    ["sched-treepool", "policy=easy", "node-policy=packing", "locality=none"],
     ["sched-treepool", "policy=conservative", "reservation-depth=4", "node-policy=first-fit"],
-    ["sched-treepool", "policy=easy", "node-policy=min-span", "queue-depth=8"],
+    ["sched-treepool", "policy=easy", "node-policy=best-fit", "queue-depth=8"],
 )
 
 #: Tables of the configuration, each for every one of the schedulers: their arguments count more.

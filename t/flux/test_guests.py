@@ -91,11 +91,10 @@ def test_in_private_mode_a_guest_sees_only_that_something_is_used(private):
 #: Asks sched-treepool something, and prints each answer; see doc/questions.md.
 ASK = """
 import json, sys
-import flux
 from treepool.flux import client
 
 name, question = sys.argv[1], json.loads(sys.argv[2])
-handle = flux.Flux()
+handle = client.connected()
 if name == "look":
     answers = client.answers(handle, name)
 else:

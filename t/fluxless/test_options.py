@@ -33,8 +33,8 @@ def test_each_policy_has_its_depth(policy, depth):
 
 
 def test_options_of_the_pool_go_there_by_its_names():
-    given = ["locality=required", "node-policy=min-span", "discover=off"]
-    assert options.read(given).pool == {"locality": "required", "policy": "min-span"}
+    given = ["locality=required", "node-policy=worst-fit", "discover=off"]
+    assert options.read(given).pool == {"locality": "required", "policy": "worst-fit"}
 
 
 @pytest.mark.parametrize("name", POOL_OPTIONS)
@@ -54,14 +54,16 @@ def test_each_option_of_a_pool_is_one_of_the_module_of_its_table_and_of_replay(n
     ["", "=", "easy", "policy=", "policy=EASY", "reservation-depth=0", "reservation-depth=-1",
      "reservation-depth=1.5", "reservation-depth=²", "reservation-depth=" + 400 * "9",
      "reservation-depth=" + 5000 * "9", "locality=x", "node-policy=", "discover=on",
-     "queue-depth=3", "alpha=nan", "queues=1", "windows="],
+     "queue-depth=3", "straddle=nan", "queues=1", "windows="],
 )  # fmt: skip
 def test_what_is_unknown_or_impossible_is_refused(argument):
     with pytest.raises(InvalidOption):
         options.read([argument])
 
 
-@pytest.mark.parametrize("name, form", [("locality", "preferred|required|none"), ("alpha", "0..1")])
+@pytest.mark.parametrize(
+    "name, form", [("locality", "preferred|required|none"), ("straddle", "GPUS")]
+)
 def test_an_argument_without_a_value_is_told_which_values_there_are(name, form):
     with pytest.raises(InvalidOption, match=f"^{name}: needs a value: {name}={re.escape(form)}$"):
         options.read([name])
@@ -110,14 +112,14 @@ def test_a_mix_is_a_text_of_weights_and_shapes():
 
 def test_a_table_has_the_names_and_values_of_the_arguments():
     words = ["policy=easy", "reservation-depth=9", "locality=none", "node-policy=first-fit"]
-    given = dict(word.split("=") for word in [*words, "alpha=0.25", "discover=off"])
-    assert options.read([], given) == options.read([*words, "alpha=0.25", "discover=off"])
+    given = dict(word.split("=") for word in [*words, "gpu-cores=2", "discover=off"])
+    assert options.read([], given) == options.read([*words, "gpu-cores=2", "discover=off"])
 
 
 def test_numbers_may_stand_without_quotes():
     assert table(reservation_depth=9).rule.depth == 9
-    assert table(alpha=1).pool == {"alpha": "1"}
-    assert table(beta=0.25).pool == {"beta": "0.25"}
+    assert table(straddle=1).pool == {"straddle": "1"}
+    assert table(straddle=0.25).pool == {"straddle": "0.25"}
     assert table(queue_depth=100).queue_depth == 100
 
 
@@ -149,8 +151,13 @@ def test_a_queue_has_the_rule_of_all_but_for_what_its_own_table_says():
         ({"policy": "best"}, "sched-treepool.policy: best: known are fifo, easy, conservative"),
         ({"policy": True}, "sched-treepool.policy: must be a text or a number, not true"),
         ({"node_policy": "gpu-sparing"}, "sched-treepool.node-policy: gpu-sparing: now packing, "),
-        ({"alpha": 2}, "sched-treepool.alpha: 2: not a number from 0 to 1"),
-        ({"alpha": math.nan}, "sched-treepool.alpha: nan: not a number"),
+        ({"node_policy": "min-span"}, "sched-treepool.node-policy: min-span: now best-fit, "),
+        (
+            {"alpha": 0.5},
+            "sched-treepool.alpha: the weights of fitness are fixed now",
+        ),
+        ({"straddle": 2000}, "sched-treepool.straddle: 2000: not a number from 0 to 1000"),
+        ({"straddle": math.nan}, "sched-treepool.straddle: nan: not a number"),
         ({"reservation_depth": 10**5000}, "sched-treepool.reservation-depth: an integer of"),
         ({"queues": []}, "sched-treepool.queues: must be a table, not an array"),
         ({"queues": {"night": {}}}, "sched-treepool.queues.night: this instance has no such"),

@@ -107,7 +107,7 @@ TABLES = tuple(json.dumps(t) for t in small_R()["scheduling"]["links"].values())
 
 
 CONFIGURATIONS = (
-    '{"policy": "easy", "reservation-depth": 9, "alpha": 0.25, "log-level": "debug"}',
+    '{"policy": "easy", "reservation-depth": 9, "straddle": 0.25, "log-level": "debug"}',
     '{"queues": {"debug": {"policy": "fifo", "reservation-depth": "unlimited"}}}',
 )
 

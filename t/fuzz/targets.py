@@ -65,7 +65,6 @@ from treepool.errors import (
     TreepoolError,
 )
 from treepool.flux import gpuopt, options, waitopt
-from treepool.placement.choose.mix import read_mix
 from treepool.placement.pool import Pool
 from treepool.placement.request import job_options
 from treepool.rfc import (
@@ -81,6 +80,7 @@ from treepool.rfc import (
 )
 from treepool.rfc.hostindex import HostIndex
 from treepool.rfc.links import read_links
+from treepool.rfc.mix import read_mix
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.scheduling import SchedulingKey
 from treepool.rfc.shape import format_shape

@@ -1180,11 +1180,6 @@ def serve_above(
                 else largest(want.group.count, len(offers[rank].units))
             )
             given = offers[rank].units[:number]
-            hosted = offers[rank].local or len(offers[rank].units)
-            if want.nodes is not None:
-                hosted = 1
-            elif want.units.maximum is not None:
-                hosted = min(hosted, want.units.maximum)
             slots = {unit.slots for unit in given}
             if want.nodes is not None:
                 slots = {sum(unit.slots for unit in given)}
@@ -1192,7 +1187,7 @@ def serve_above(
             # has two places in it if only some of its units are local.
             places = 1 if want.nodes is not None else len({unit.local for unit in given})
             local = all(unit.local for unit in given)
-            first = Unit(hosted, local, None, rank in split)
+            first = Unit(local, None, rank in split)
             stands = order(policy, first, nodes[rank].root, free[rank], 0)
             return sorted(slots), len(given), places, stands
 
@@ -1258,13 +1253,12 @@ BROKEN, CORES = 12, 32
 
 
 class Unit(NamedTuple):
-    """What a policy knows of the first unit on a node: ``hosted`` are the units there.
+    """What a policy knows of the first unit on a node.
 
     ``given`` is what the unit takes, None if any ids that meet the request will do. ``split``: it
     would be in one domain on another kind of node.
     """
 
-    hosted: int
     local: bool
     given: Optional[Ids]
     split: bool
@@ -1276,14 +1270,10 @@ def order(policy: str, unit: Unit, node: Domain, free: Ids, rank: int) -> tuple[
     remote = (not unit.local) + unit.split
     if policy == "packing":
         return cost(unit, node, free), cores, rank
-    if policy == "node-fit":
-        return cores, gpus, rank
     if policy == "first-fit":
         return remote, rank
     if policy == "worst-fit":
         return remote, -cores, -gpus, rank
-    if policy == "min-span":
-        return remote, -unit.hosted, cores, gpus, rank
     return remote, cores, gpus, rank
 
 
@@ -1435,13 +1425,9 @@ def fill(
     split: set[int],
 ) -> Optional[Served]:
     """Units on any nodes: first those of most slots, and of these the local ones of all nodes."""
-    most = want.units.maximum
 
     def key(rank: int, unit: Given) -> tuple[Any, ...]:
-        # The local ones have their turn first, so they say how far a node goes.
-        hosted = offers[rank].local or len(offers[rank].units)
-        hosted = hosted if most is None else min(hosted, most)
-        first = Unit(hosted, unit.local, offers[rank].step(1), rank in split)
+        first = Unit(unit.local, offers[rank].step(1), rank in split)
         return -unit.slots, order(policy, first, nodes[rank].root, free[rank], rank)
 
     found = [(key(rank, unit), rank) for rank in offers for unit in offers[rank].units]
@@ -1483,7 +1469,7 @@ def distinct(
         given = offers[rank].units[: units[rank]]
         slots = sum(unit.slots for unit in given)
         local = all(unit.local for unit in given)
-        all_of_it = Unit(1, local, offers[rank].step(units[rank]), rank in split)
+        all_of_it = Unit(local, offers[rank].step(units[rank]), rank in split)
         place = order(policy, all_of_it, nodes[rank].root, free[rank], rank)
         return -len(given), -slots, place
 

@@ -20,7 +20,7 @@ from treepool.rfc.links import digest
 #: Real localities and a site's own, outermost first.
 LOCALITIES = ("blade", "socket", "numa", "l3", "l2")
 
-POLICIES = ("packing", "best-fit", "node-fit", "first-fit", "worst-fit", "min-span")
+POLICIES = ("packing", "best-fit", "first-fit", "worst-fit")
 
 #: Jobs that a site may expect; on some nodes there are none of a kind.
 MIXES = (

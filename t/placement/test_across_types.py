@@ -47,7 +47,7 @@ def ranks(pool, jobid, shape, constraints=None, **options):
     return list(alloc(pool, jobid, shape, constraints, **options).ranks)
 
 
-@pytest.mark.parametrize("policy", ["packing", "best-fit", "min-span", "worst-fit", "first-fit"])
+@pytest.mark.parametrize("policy", ["packing", "best-fit", "worst-fit", "first-fit"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -78,7 +78,6 @@ def test_slots_that_fit_on_both_types_go_where_they_fit_best():
 def test_a_job_that_says_nothing_is_placed_by_fit_and_near_on_its_node():
     assert ranks(Pool(TWO), 1, "slot/core=8") == [1]
     assert ranks(Pool(TWO), 1, "slot/core=8", locality="none") == [1]
-    assert ranks(Pool(TWO, policy="node-fit"), 1, "slot/core=8", same_numa="preferred") == [1]
 
 
 def test_a_node_without_numa_domains_splits_nothing():

@@ -1,12 +1,11 @@
-"""Fitness says how good a placement is; the policy best-locality goes by it."""
+"""Fitness says how good a placement is."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from made import asked, nodes
-from treepool.errors import InvalidOption
-from treepool.placement.choose.fitness import Fitness, Share, Weights, memory_locality
+from treepool.placement.choose.fitness import ALPHA, BETA, Fitness, Share, memory_locality
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.links import Link, Links
@@ -78,41 +77,14 @@ def test_more_nodes_than_needed_count_against_a_job():
     pool.alloc(9, pool.parse_resource_request(jobspec(1, 7, 0)))  # one core left on a node
     spec = jobspec(2, 1, 0)
     spec["resources"] = [{"type": "node", "count": 2, "with": [jobspec(1, 1, 0)["resources"][0]]}]
-    fitness = pool.alloc(1, pool.parse_resource_request(spec)).fitness(Weights(alpha=0.5))
+    fitness = pool.alloc(1, pool.parse_resource_request(spec)).fitness()
     assert fitness.inter == 1 / 2
-    assert fitness.total == 0.5 * 0.5 + 0.5 * 1.0
-
-
-def test_weights_are_options_of_the_pool():
-    assert Pool(cluster(), alpha="0.7", beta="0").weights == Weights(0.7, 0.0)
-    for wrong in ("2", "-0.1", "nan", "much"):
-        with pytest.raises(InvalidOption, match=r"beta=.*not a number from 0 to 1"):
-            Pool(cluster(), beta=wrong)
+    assert fitness.total == pytest.approx(ALPHA * 0.5 + (1 - ALPHA) * 1.0)
 
 
 def test_without_links_or_several_gpus_only_memory_counts():
     assert Fitness(0.25).total == 0.25
-    assert Fitness(0.25, 0.75, None, Weights(beta=0.5)).total == 0.5
-    assert Fitness(0.25, 0.75, 1.0, Weights(0.5, 0.5)).total == 0.75
-
-
-def test_best_locality_takes_a_fresh_node_for_better_links():
-    R = cluster(2)
-    held = {"rank": "0", "children": {"core": "0,4", "gpu": "0,2"}}
-    busy = {"version": 1, "execution": {"R_lite": [held], "nodelist": ["n0"]}}
-    ranks = {}
-    for policy in ("best-fit", "best-locality"):
-        pool = Pool(R, policy=policy)
-        pool.register_alloc(9, busy)
-        ranks[policy] = placed(pool, 1, 5, 2).ranks
-    # Rank 0 has GPUs 1 and 3 free, of two domains; rank 1 has whole pairs.
-    assert ranks == {"best-fit": (0,), "best-locality": (1,)}
-
-
-def test_among_equals_it_is_best_fit():
-    pool = Pool(cluster(3), policy="best-locality")
-    assert placed(pool, 1, 2, 1, jobid=1).ranks == (0,)
-    assert placed(pool, 1, 2, 1, jobid=2).ranks == (0,)
+    assert Fitness(0.25, 0.75).total == BETA * 0.75 + (1 - BETA) * 0.25
 
 
 # -- measured against what an idle cluster could give the very request
@@ -167,10 +139,7 @@ def test_more_nodes_than_on_an_idle_cluster_count_against_a_job():
 def test_a_job_on_better_nodes_than_an_idle_cluster_would_give_is_perfect():
     ideal = Fitness(0.5, 0.1, 0.25)
     assert Fitness(1.0, 1.0, 1.0, ideal=ideal).total == 1.0
-    assert (
-        Fitness(0.5, 0.0, None, Weights(beta=1.0), Fitness(0.5, 0.0, None, Weights(beta=1.0))).total
-        == 1.0
-    )
+    assert Fitness(0.0, 0.0, ideal=Fitness(0.0, 0.0)).total == 1.0
 
 
 SLOTS = st.builds("slot={}/[core={};gpu={}]".format, *[st.integers(1, 4)] * 3)

@@ -14,13 +14,14 @@ from placement.reference import Ids, ReferencePool, usable
 from placement.test_against_reference import SETTINGS
 from placement.test_work import cluster, request
 from treepool.errors import InvalidOption
-from treepool.placement.choose.mix import MAX_KINDS, Kind, Mix, read_kind, read_mix
+from treepool.placement.choose.mix import Mix
 from treepool.placement.choose.policy import Packing
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.usable import PER_GPU, stranded
 from treepool.placement.on_node.fit import fit
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
+from treepool.rfc.mix import MAX_KINDS, Kind, read_kind, read_mix
 
 #: Four sockets of 24 cores and a GPU.
 POOL = Pool(cluster(2))

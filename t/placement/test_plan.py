@@ -10,8 +10,9 @@ from depth import examples
 from generators import outcome
 from placement.promises import NOW, Site, pool_of
 from treepool import parse_shape
-from treepool.placement.allocation import parts_of, short_form
+from treepool.placement.allocation import parts_of
 from treepool.placement.held import Journal
+from treepool.placement.nodes.parts import short_form
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import FAR, Rule, finish
 from treepool.placement.plan.windows import Window

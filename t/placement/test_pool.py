@@ -114,6 +114,7 @@ def test_a_wrong_R_makes_no_pool(R, error, message):
         ({"locality": None}, "unknown locality None"),
         ({"policy": "worst"}, "unknown policy 'worst'.*best-fit"),
         ({"policy": []}, "unknown policy"),
+        ({"beta": "0.5"}, "beta: the weights of fitness are fixed now, leave it out"),
         ({"policy": "gpu-sparing"}, "unknown policy 'gpu-sparing', now packing, known: packing,"),
     ],
 )

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from broker import environment
+from broker import environment, installed
 from commandline import REPOSITORY
 from treepool.cli.main import SUBCOMMANDS, UNLISTED
 
@@ -25,6 +25,8 @@ NO_FLUX = 'sys.modules["flux"] = sys.modules["_flux"] = None'
 
 #: What only some commands need, and what a pool never does.
 HEAVY = ("defusedxml", "jsonschema", "rich")
+#: The engine: what makes a pool, and what chooses nodes.
+ENGINE = {"treepool.placement.pool", "treepool.placement.choose.policy"}
 ROOMS = ("treepool.cli", "treepool.discovery", "treepool.flux", "treepool.view")
 
 
@@ -47,6 +49,21 @@ def loaded(statements):
 def command(argv):
     """The modules that ``treepool *argv*`` has loaded at its end."""
     return loaded(f"from treepool.cli.main import main\nmain({argv!r})")
+
+
+def in_flux(statements):
+    """The modules that Flux's Python has loaded after *statements*, which find treepool."""
+    home = str(installed() / "lib/treepool")
+    found = f"sys.path[:0] = [{home!r}, {home + '/libraries'!r}]"
+    done = subprocess.run(
+        ["flux", "python", "-c", SCRIPT.format(statements=f"{found}\n{statements}")],
+        cwd="/",
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.splitlines()[-1].split())
 
 
 def test_treepool_is_imported_without_flux():
@@ -105,21 +122,42 @@ def test_a_task_is_found_and_checked_without_what_draws_and_validates(tmp_path):
     assert {"rich", "jsonschema"} & found == set()
 
 
+@pytest.mark.parametrize("argv", [["--help"], ["--version"]])
+def test_the_list_of_commands_needs_no_library(argv):
+    assert not command(argv) & {"attr", "flux", "inspect"}
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["alloc", "--help"],
+        ["alloc", "slot=1/cpu"],
+        ["explain", "--help"],
+        ["status", "--help"],
+        ["window", "list", "--help"],
+        ["where", "--help"],
+    ],
+)
+def test_options_are_read_without_the_engine(argv):
+    assert not command(argv) & ENGINE
+
+
+@pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on the PATH")
+def test_an_instance_is_asked_without_flux_s_own_package_and_without_the_engine():
+    """What ``flux jobs`` imports, and treepool's commands do not, lets them be no slower."""
+    commands = "explainlive", "status", "window", "where"
+    asking = ["flux.client", "flux.job", "flux.sent", *(f"cli.{name}" for name in commands)]
+    found = in_flux(f"import {', '.join(f'treepool.{name}' for name in asking)}")
+    assert found & {"flux", *ENGINE} == set()
+    with_pool = in_flux("import treepool.flux.live, treepool.flux.snapshot")
+    assert with_pool > ENGINE
+    assert "flux" not in with_pool
+
+
 @pytest.mark.depth
 @pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on the PATH")
 def test_flux_loads_nothing_that_only_commands_need():
-    script = SCRIPT.format(
-        statements="import TreePool; TreePool.pool_class\nimport treepool.flux.sched"
-    )
-    done = subprocess.run(
-        ["flux", "python", "-c", script],
-        cwd="/",
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = set(done.stdout.splitlines()[-1].split())
+    found = in_flux("import TreePool; TreePool.pool_class\nimport treepool.flux.sched")
     assert {"treepool.flux.pool", "treepool.placement.pool"} <= found
     assert [name for name in (*HEAVY, "treepool.cli", "treepool.view") if name in found] == []
 

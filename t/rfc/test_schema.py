@@ -117,7 +117,7 @@ VECTORS = {
     "title": "some",
     "source": "RFC 49",
     "cluster": {"R": R},
-    "options": {"locality": "none", "policy": "best-fit", "alpha": 0, "beta": 0.5},
+    "options": {"locality": "none", "policy": "best-fit", "gpu_cores": 0},
     "vectors": [
         {"id": "A1", "shape": "slot/core", "options": {"level": 1}, "expect": EXPECT,
          "rationale": "It is the lowest core."},

@@ -11,7 +11,7 @@ import pytest
 
 from commandline import bare_environment, run_process
 from treepool.rfc import idset
-from treepool.view.words import TIMES
+from treepool.view.nodewords import TIMES
 from view.counting import some_R
 from view.hostile import NAMES, cluster
 

@@ -9,11 +9,11 @@ from depth import examples, some
 from made import nodes
 from treepool.placement.pool import Pool
 from treepool.rfc.links import Link, Links, Nic
+from treepool.view.nodewords import TIMES
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
 from treepool.view.text import text
 from treepool.view.textboxes import columns
-from treepool.view.words import TIMES
 from view.counting import numbers, pool_with_jobs, some_R
 from view.hostile import LARGE, NAMES, cluster
 from view.test_model import jobs_of

@@ -37,10 +37,10 @@ import attrs
 from treepool.cli import cluster, files, instance, tracefile
 from treepool.cli.screen import DONE, USAGE, Stop, complain, draw, out, out_json, shortened
 from treepool.errors import InvalidInput, InvalidOption
-from treepool.placement.choose.mix import MAX_KINDS, Kind, read_kind
 from treepool.placement.choose.pastmix import finished, past_mix, shape_of
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
+from treepool.rfc.mix import MAX_KINDS, Kind, read_kind
 from treepool.rfc.shape import parse_shape
 from treepool.view import trace, words
 from treepool.view.advise import Advice, Filled, advise, request_of

@@ -31,7 +31,7 @@ from __future__ import annotations
 import json
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from contextlib import suppress
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 import attrs
 
@@ -40,10 +40,11 @@ from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_sha
 from treepool.cli.requested import Asked
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, width
 from treepool.errors import InvalidShape
-from treepool.placement.allocation import Allocation
-from treepool.placement.pool import Pool
 from treepool.rfc.rset import subinstance
 from treepool.rfc.shape import parse_shape
+
+if TYPE_CHECKING:
+    from treepool.placement.pool import Pool
 
 
 def define(parser: ArgumentParser) -> None:
@@ -109,7 +110,7 @@ def run(arguments: Namespace) -> int:
         elif R_only and answer.refused:
             complain("treepool alloc", answer.refused)
     if R_only:
-        given = [one.outcome for one in found if isinstance(one.outcome, Allocation)]
+        given = [one.outcome for one in found if not isinstance(one.outcome, Refusal)]
         for last in given[-1:]:
             R = last.to_dict()
             out(json.dumps(subinstance(R) if arguments.subinstance else R))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
 
 import attrs
 
@@ -15,10 +15,12 @@ from treepool.errors import (
     InvalidShape,
     Reason,
 )
-from treepool.placement.allocation import Allocation
-from treepool.placement.pool import Pool
 from treepool.rfc import jobspec
 from treepool.rfc.shape import format_shape, parse_shape, unlabelled
+
+if TYPE_CHECKING:
+    from treepool.placement.allocation import Allocation
+    from treepool.placement.pool import Pool
 
 
 @attrs.frozen

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence
 import attrs
 
 from treepool.cli import files, instance
-from treepool.cli.answers import Answer, allocate_shape
 from treepool.cli.screen import USAGE, Stop, width
 from treepool.errors import InvalidOption
 from treepool.placement import options
-from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.findings import shown, shown_ids
-from treepool.rfc.rset import MAX_RANKS, ResourceSet
 from treepool.view import words
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the engine is imported where a pool is made: most options need none
+    from treepool.cli.answers import Answer
+    from treepool.placement.pool import Pool
+    from treepool.rfc.rset import ResourceSet
     from treepool.view.snapshot import Snapshot
 
 #: The options of a pool, but for the locality, which a job may say, too.
@@ -111,6 +111,8 @@ class FlatNodes:
 
     def resource_sets(self) -> dict[str, ResourceSet]:
         """The cluster of these nodes, hosts n0, n1, ..., by its name; raises Stop."""
+        from treepool.rfc.rset import MAX_RANKS, ResourceSet
+
         cores = self.cores or 1
         if not 0 < self.number <= MAX_RANKS or max(cores, self.gpus) > idset.MAX_ID:
             parts = f"{words.count(self.number, 'node')} of {words.count(cores, 'core')}"
@@ -237,6 +239,8 @@ def pool(arguments: Any, taken: Optional[Snapshot] = None) -> Pool:
 
 
 def _pool(R_file: Optional[str], example: str, taken: Optional[Snapshot] = None) -> Pool:
+    from treepool.placement.pool import Pool
+
     if taken is not None:
         pool = taken.pool()
     elif R_file is None:
@@ -284,6 +288,8 @@ def run_jobs(pool: Pool, words: list[str]) -> Iterator[tuple[int, Answer]]:
     ``@FILE`` stands for the shapes in a file, one per line. Blank lines in it, and lines that begin
     with #, are skipped.
     """
+    from treepool.cli.answers import allocate_shape
+
     for number, shape in enumerate(_shapes(words), 1):
         if number > MAX_JOBS:
             raise Stop(f"argument --jobs: more than {MAX_JOBS} jobs", USAGE)

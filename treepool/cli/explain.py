@@ -35,15 +35,14 @@ from treepool.cli.answers import Refusal, mistaken, shape_of
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json
 from treepool.errors import InvalidInput, InvalidShape, Reason
 from treepool.flux import joboptions
-from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
 from treepool.rfc.quote import did_you_mean
 from treepool.rfc.shape import parse_shape
-from treepool.view.explain import ALLOCATED, WAITS, Explanation, explain
-from treepool.view.explainfacts import facts
-from treepool.view.model import Job
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # with the engine, which the instance has
+    from treepool.placement.pool import Pool
+    from treepool.view.explain import Explanation
+    from treepool.view.model import Job
     from treepool.view.snapshot import Snapshot
 
 #: Why a job of a snapshot waits for which there is room.
@@ -162,6 +161,8 @@ def _meant(shape: str) -> str:
 
 def _explain_job(arguments: Namespace, taken: Snapshot) -> int:
     """Explain a job of the snapshot; returns the exit status."""
+    from treepool.view.explain import WAITS
+
     name, path = arguments.word, files.shown(arguments.snapshot)
     if any(job.job == name for job in taken.running):
         raise Stop(f"{path}: job {name:.40}: has its resources")
@@ -176,7 +177,7 @@ def _explain_job(arguments: Namespace, taken: Snapshot) -> int:
             raise Stop(f"{path}: {job.place}/shape: {e.line}") from None
         shown = f"{name}: {job.shape}"
         told = _told(arguments, taken, shown, resources, job.constraint, job.options)
-    if told.verdict == ALLOCATED:
+    if told.is_allocated:
         told = attrs.evolve(told, verdict=WAITS, reason=_TURN)
     return _print(told, arguments)
 
@@ -191,6 +192,8 @@ def _told(
     duration: float = 0.0,
 ) -> Explanation:
     """What *resources* get, on the cluster as *taken* or as the options say, and why."""
+    from treepool.view.explain import explain
+
     pool = cluster.pool(arguments, taken)
     jobs, drained = _allocated(pool, arguments.jobs), 0
     if taken is not None:
@@ -202,17 +205,21 @@ def _told(
 def _print(told: Explanation, arguments: Namespace) -> int:
     """Print *told*; returns the exit status."""
     if arguments.json:
+        from treepool.view.explainfacts import facts
+
         out_json({**cluster.named(arguments), **facts(told)})
     else:
         from treepool.view.explaintext import text
 
         out(*cluster.example(arguments))
         draw(lambda width: text(told, width, arguments.verbose))
-    return DONE if told.verdict == ALLOCATED else NO
+    return DONE if told.is_allocated else NO
 
 
 def _allocated(pool: Pool, words: list[str]) -> dict[int, Job]:
     """The jobs in *words*, each of which must get an allocation, by number."""
+    from treepool.view.model import Job
+
     jobs = {}
     for number, answer in cluster.run_jobs(pool, words):
         if isinstance(answer.outcome, Refusal):

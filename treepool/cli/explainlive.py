@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from contextlib import suppress
-from typing import Any, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 import attrs
 
 from treepool.cli import files, instance
 from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json, plain
-from treepool.placement.allocation import short_form
+from treepool.placement.nodes.parts import short_form
 from treepool.rfc.shape import format_shape, unlabelled
 from treepool.rfc.windows import WindowEntry
-from treepool.view import explainfacts, windows
-from treepool.view.explain import ALLOCATED, Explanation, explain
+from treepool.view import windows
 from treepool.view.jobstory import answer_to_shape, story
-from treepool.view.status import domains_of
+
+if TYPE_CHECKING:  # with the engine, which only a job that waits needs
+    from treepool.view.explain import Explanation
 
 #: The keys of ``attributes.system`` that an answer has, and their names there.
 _ANSWERED = {"constraints": "constraints", "treepool": "options"}
@@ -43,6 +44,8 @@ def explain_job(arguments: Namespace) -> int:
     if facts.answer is not None and facts.answer.get("code") == "opens":
         window = windows.behind(facts.answer, (w.entry for w in client.windows_now()))
     if parts or facts.waits_for_resources:
+        from treepool.view.status import domains_of
+
         live = instance.look()
         facts = attrs.evolve(facts, domains=domains_of(live.pool.inventory.types, parts))
         if facts.waits_for_resources:
@@ -107,6 +110,8 @@ def explain_request(arguments: Namespace, name: str, spec: Mapping[str, Any]) ->
 
 def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation:
     """Why *spec* of job *name*, or of a shape (*jobid* -1), gets what it gets of what is free."""
+    from treepool.view.explain import explain
+
     system = (spec.get("attributes") or {}).get("system") or {}
     resources = spec.get("resources") or []
     held = {
@@ -128,12 +133,16 @@ def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation
 
 
 def _json(told: Optional[Explanation]) -> Optional[dict[str, Any]]:
-    return None if told is None else explainfacts.facts(told)
+    if told is None:
+        return None
+    from treepool.view.explainfacts import facts
+
+    return facts(told)
 
 
 def _details(told: Optional[Explanation], verbose: bool) -> None:
     """Which nodes lack what; nothing if what is free would do, and only others come first."""
-    if told is not None and told.verdict != ALLOCATED:
+    if told is not None and not told.is_allocated:
         from treepool.view.explaintext import details
 
         draw(lambda width: details(told, width, verbose))

@@ -10,12 +10,14 @@ import sys
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, Iterator, Optional
+from typing import IO, TYPE_CHECKING, Any, Iterator, Optional
 
 from treepool.cli.screen import NO, USAGE, Stop, out_document
 from treepool.errors import InvalidInput
 from treepool.rfc import document
-from treepool.rfc.rset import ResourceSet
+
+if TYPE_CHECKING:
+    from treepool.rfc.rset import ResourceSet
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -110,6 +112,8 @@ def read_R(path: str, what: str = "an R") -> Any:
 
 def read_resource_set(path: str) -> ResourceSet:
     """The resource set of a file with an R; raises Stop."""
+    from treepool.rfc.rset import ResourceSet
+
     R = read_R(path)
     with naming(path):
         return ResourceSet.read(R)

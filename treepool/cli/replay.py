@@ -28,7 +28,7 @@ examples:
       jobs of the Parallel Workloads Archive, on nodes without topology
   treepool replay jobs.csv -R R.json --add '10*gpu' --add '20*gpu'
       the same jobs, and with ten or twenty more nodes like those with property gpu
-  treepool replay trace.jsonl --compare policy=easy --compare policy=easy,node-policy=min-span
+  treepool replay trace.jsonl --compare policy=easy --compare policy=easy,node-policy=worst-fit
       two node policies side by side
   treepool replay --synthetic 1000 --compare policy=fifo --compare policy=easy --svg out.svg
       jobs made up for the cluster; a plot of use, stranded GPUs and queue over time
@@ -69,7 +69,6 @@ from treepool.cli.replayarguments import (
     load_in,
     preemptible_in,
     rules_in,
-    whole_number,
 )
 from treepool.cli.screen import (
     DONE,
@@ -83,6 +82,7 @@ from treepool.cli.screen import (
     shortened,
     width,
 )
+from treepool.cli.values import whole_number
 from treepool.errors import InvalidOption
 from treepool.placement.allocation import Allocation
 from treepool.rfc.findings import shown

@@ -6,7 +6,6 @@ import math
 import re
 from argparse import ArgumentTypeError
 from pathlib import Path
-from typing import Callable
 
 from treepool.errors import InvalidInput
 from treepool.flux import options
@@ -28,7 +27,7 @@ _BEFORE_NAME = re.compile(r",(?=[a-z-]*(?:=|,|\Z))")
 
 
 def rules_in(text: str) -> Rules:
-    """A set of rules, such as ``policy=easy,node-policy=min-span``."""
+    """A set of rules, such as ``policy=easy,node-policy=worst-fit``."""
     given: dict[str, str] = {}
     for word in _BEFORE_NAME.split(text):
         name, equals, _ = word.partition("=")
@@ -82,18 +81,6 @@ def added_in(text: str) -> tuple[Added, ...]:
         found.append((int(match[1]), match[2]))
         at = match.end()
     return tuple(found)
-
-
-def whole_number(least: int, most: int) -> Callable[[str], int]:
-    """A function that reads a whole number from *least* to *most*."""
-
-    def whole(text: str) -> int:
-        digits = text.isascii() and text.isdigit() and len(text) < 20
-        if not digits or not least <= int(text) <= most:
-            raise ArgumentTypeError(f"{text!r:.60} is not a whole number from {least} to {most}")
-        return int(text)
-
-    return whole
 
 
 def load_in(text: str) -> float:

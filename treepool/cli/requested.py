@@ -12,7 +12,7 @@ import attrs
 from treepool.cli.screen import USAGE, Stop
 from treepool.errors import InvalidInput, InvalidOption
 from treepool.flux import joboptions, waitopt
-from treepool.placement.request.job_options import LOCALITIES
+from treepool.placement.names import LOCALITIES
 from treepool.rfc import constraint, document
 from treepool.rfc.findings import shown
 

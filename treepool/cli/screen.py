@@ -14,8 +14,6 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence
 
-import attrs
-
 from treepool.cli import progressbar
 from treepool.rfc.quote import printable
 from treepool.rfc.quote import shortened as shortened
@@ -90,7 +88,9 @@ def plain(value: Any) -> dict[str, Any]:
     if hasattr(value, "to_dict"):
         found = value.to_dict()
     else:
-        found = attrs.asdict(value, recurse=False)
+        # What attrs.asdict does. Most commands print no JSON, and attrs takes 20 ms of CPU.
+        names = (field.name for field in type(value).__attrs_attrs__)
+        found = {name: getattr(value, name) for name in names}
     return found
 
 

@@ -28,9 +28,8 @@ from typing import Any, Iterator
 
 from treepool.cli import instance, renamed
 from treepool.cli.screen import DONE, USAGE, Stop, again, out, out_document, out_json, width
-from treepool.placement.allocation import on_hosts, short_form
-from treepool.view import prometheus, status, windows, words
-from treepool.view.areas import DomainLine, areas, domain_lines, locality_lines
+from treepool.placement.nodes.parts import on_hosts, short_form
+from treepool.view import prometheus, userlines, windows, words
 from treepool.view.table import Line
 
 
@@ -91,7 +90,7 @@ def run(arguments: Namespace) -> int:
             handle = client.connected()
             numbers = client.ask(handle, "numbers")
             totals = client.totals(handle, arguments.user)
-            users = status.user_lines(totals.get("users", {}), client.user_name)
+            users = userlines.user_lines(totals.get("users", {}), client.user_name)
         out_document("".join(f"{line}\n" for line in prometheus.text(numbers, totals, users)))
     elif arguments.json:
         for fact in _facts(arguments):
@@ -111,7 +110,10 @@ def _columns(arguments: Namespace) -> list[str]:
     from treepool.cli.statustable import formatted
 
     if arguments.user:
-        return formatted(status.UserLine, _users(), arguments.format, arguments.no_header)
+        return formatted(userlines.UserLine, _users(), arguments.format, arguments.no_header)
+    from treepool.view import status  # with the engine
+    from treepool.view.areas import DomainLine, areas, domain_lines
+
     live = instance.look(waiting=arguments.jobs)
     if arguments.domains:
         whole = areas(live.picture)
@@ -133,6 +135,9 @@ def _watch(arguments: Namespace) -> None:
 
 def _facts(arguments: Namespace) -> Iterator[Any]:
     """The JSON objects: GPUs, jobs, what is above the nodes, windows, and last the totals."""
+    from treepool.view import status
+    from treepool.view.areas import areas, domain_lines, locality_lines
+
     live = instance.look(waiting=arguments.jobs)
     picture = live.picture
     if arguments.user:
@@ -159,17 +164,19 @@ def _facts(arguments: Namespace) -> Iterator[Any]:
     yield {"totals": totals, "drained": live.drains, "scheduled": live.stopped is None}
 
 
-def _users() -> list[status.UserLine]:
+def _users() -> list[userlines.UserLine]:
     """What each user has; raises Stop."""
     with instance.asking():
         from treepool.flux import client
 
         totals = client.totals(client.connected(), users=True)
-        return status.user_lines(totals["users"], client.user_name)
+        return userlines.user_lines(totals["users"], client.user_name)
 
 
 def _text(arguments: Namespace) -> Iterator[Line]:
     from treepool.cli.statustable import domain_table, gpu_table, job_table, user_table
+    from treepool.view import status
+    from treepool.view.areas import areas, domain_lines, locality_lines
 
     live = instance.look(waiting=arguments.jobs)
     picture = live.picture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from string import Formatter
-from typing import Any, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -11,11 +11,14 @@ from treepool.cli.screen import USAGE, Stop
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
 from treepool.rfc.times import clock
-from treepool.rfc.windows import WindowEntry
 from treepool.view import windows, words
-from treepool.view.areas import DomainLine
-from treepool.view.status import GpuLine, JobLine, UserLine
 from treepool.view.table import Cell, Line, lines
+
+if TYPE_CHECKING:
+    from treepool.rfc.windows import WindowEntry
+    from treepool.view.areas import DomainLine
+    from treepool.view.status import GpuLine, JobLine
+    from treepool.view.userlines import UserLine
 
 _COLOURS = {"free": "green", "down": "red", "drained": "yellow"}
 

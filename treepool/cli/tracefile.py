@@ -6,8 +6,8 @@ from argparse import ArgumentTypeError
 from typing import Any
 
 from treepool.cli import files
-from treepool.cli.replayarguments import whole_number
 from treepool.cli.screen import complain
+from treepool.cli.values import whole_number
 from treepool.rfc.quote import did_you_mean
 from treepool.view import jobtable, swf, trace
 from treepool.view.trace import Trace

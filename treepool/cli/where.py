@@ -30,8 +30,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Iterator, Optional, Sequence
 
 from treepool.cli import files, instance, renamed
-from treepool.cli.replayarguments import whole_number
 from treepool.cli.screen import DONE, USAGE, Stop, out, out_json, width
+from treepool.cli.values import whole_number
 from treepool.rfc import idset, taskmap
 from treepool.view import table, where
 from treepool.view.where import Place

@@ -23,8 +23,9 @@ from treepool.flux.outlook import PRIVATE, Estimate, Outlook, Planned
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
 from treepool.flux.runner import Runner
 from treepool.flux.submissions import opens
-from treepool.placement.allocation import Allocation, on_hosts, parts_of
+from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.held import HELD_BACK, ByRank, add_held, alike, ranks_in
+from treepool.placement.nodes.parts import on_hosts
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import Rule, Waiting
 from treepool.placement.plan.queue import Queue

@@ -8,30 +8,28 @@ from __future__ import annotations
 import errno
 import json
 import math
+import os
 import pwd
 import re
 import time
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Iterable, Iterator, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
-import flux
-from flux.constants import FLUX_JOB_LOOKUP_CURRENT, FLUX_RPC_STREAMING
-from flux.job import JobID, JobList, job_raise
-from flux.job.info import resulttostr, statetostr
-from flux.job.kvslookup import job_info_lookup
-from flux.job.list import job_list_id
-from flux.util import parse_datetime, parse_fsd
 
-from treepool.flux import sent, usertexts
-from treepool.flux.windownames import members, user_id
-from treepool.placement.allocation import short_form
-from treepool.placement.nodes.state import Held
+from treepool.flux import libflux, sent
+from treepool.flux.libflux import Broker, Future, job_name, job_result, job_state
+from treepool.flux.libflux import job_id as job_id
+from treepool.placement.nodes.parts import short_form
 from treepool.rfc import idset, times
 from treepool.rfc.queues import Queues, inner
 from treepool.rfc.windows import WindowEntry
 from treepool.view import jobstory
 from treepool.view.jobstory import GIVEN_UP, GONE, OFFLINE, Closed, Facts
+
+if TYPE_CHECKING:
+    from treepool.placement.nodes.state import Held
 
 #: The requests are called ``sched-treepool.NAME``.
 TOPIC = "sched-treepool."
@@ -67,6 +65,9 @@ _ATTRIBUTES = (
     "exception_note",
 )
 
+#: flux-core's number for a value with later updates, decoded (FLUX_JOB_LOOKUP_CURRENT and _DECODE).
+_CURRENT = 2 | 1
+
 
 @attrs.frozen
 class Shown:
@@ -93,40 +94,38 @@ class Added:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the running jobs."""
-        return tuple(str(JobID(jobid).f58) for jobid in self.running)
+        return tuple(job_name(jobid) for jobid in self.running)
 
 
-def connected() -> Any:
-    """A handle of the environment's instance (FLUX_URI); raises OSError if there is none."""
-    usertexts.allow()  # for jobspecs and annotations
+def connected() -> Broker:
+    """The environment's instance (FLUX_URI); raises OSError if there is none."""
+    libflux.allow_depth()  # for jobspecs and annotations
+    return _connected(os.environ.get("FLUX_URI"))
+
+
+@lru_cache(maxsize=1)
+def _connected(uri: Optional[str]) -> Broker:
+    """The instance at *uri*; a command connects once."""
     try:
-        return flux.Flux()
+        return Broker(uri, PATIENCE)
     except OSError as e:
         raise OSError(errno.ENOTCONN, f"no Flux instance: {e.strerror or e}") from None
 
 
-def ask(handle: Any, name: str, payload: Optional[Mapping[str, Any]] = None) -> Any:
+def ask(handle: Broker, name: str, payload: Optional[Mapping[str, Any]] = None) -> Any:
     """The answer to one question; raises OSError."""
-    # Flux encodes no string that is not valid Unicode. Escaped, the scheduler refuses it.
-    text = json.dumps(dict(payload or {}))
     try:
-        return handle.rpc(TOPIC + name, text, nodeid=0).wait_for(PATIENCE).get()
+        return handle.rpc(TOPIC + name, dict(payload or {}), nodeid=0).get()
     except OSError as e:
         raise _explained(handle, e) from None
 
 
-def answers(handle: Any, name: str) -> Iterator[Any]:
+def answers(handle: Broker, name: str) -> Iterator[Any]:
     """The answers to a question that has several; raises OSError."""
-    future = handle.rpc(TOPIC + name, {}, nodeid=0, flags=FLUX_RPC_STREAMING)
-    while True:
-        try:
-            answer = future.wait_for(PATIENCE).get()
-        except OSError as e:
-            if e.errno == errno.ENODATA:
-                return
-            raise _explained(handle, e) from None
-        yield answer
-        future.reset()
+    try:
+        yield from map(json.loads, handle.watch(TOPIC + name, {}, rank=0))
+    except OSError as e:
+        raise _explained(handle, e) from None
 
 
 def other_scheduler() -> str:
@@ -138,7 +137,7 @@ def other_scheduler() -> str:
     return "" if name == _OURS else "{} ({})".format(*_absent(name))
 
 
-def _scheduler(handle: Any) -> str:
+def _scheduler(handle: Broker) -> str:
     """The module that is the scheduler, "" if none is loaded."""
     modules = handle.rpc("module.list", nodeid=0).get()["mods"]
     return next((str(m["name"]) for m in modules if "sched" in m["services"]), "")
@@ -153,10 +152,10 @@ def _absent(name: str) -> tuple[str, str]:
     return f"this instance runs {name:.40}, not {_OURS}", _OWN
 
 
-def unasked(handle: Any) -> tuple[str, str]:
+def unasked(handle: Broker) -> tuple[str, str]:
     """Why sched-treepool has no answer: it does not run, or is too old; and what then helps."""
     try:
-        version = handle.rpc(f"{TOPIC}stats-get", nodeid=0).wait_for(PATIENCE).get()["version"]
+        version = handle.rpc(f"{TOPIC}stats-get", nodeid=0).get()["version"]
     except OSError as e:
         if e.errno == errno.ENOSYS:
             return _absent(_scheduler(handle))
@@ -168,7 +167,7 @@ def unasked(handle: Any) -> tuple[str, str]:
     return why, "flux module reload sched-treepool loads the installed version"
 
 
-def _explained(handle: Any, error: OSError) -> OSError:
+def _explained(handle: Broker, error: OSError) -> OSError:
     if error.errno == errno.ENOSYS:
         why, hint = unasked(handle)
         return OSError(errno.ENOSYS, f"{why} ({hint})")
@@ -186,7 +185,7 @@ def user_name(userid: int) -> str:
         return str(userid)
 
 
-def totals(handle: Any, users: bool = False) -> Any:
+def totals(handle: Broker, users: bool = False) -> Any:
     """The answer to the question for totals, with those of *users* if asked for; raises OSError."""
     drained = handle.rpc("resource.status", nodeid=0).get().get("drain") or {}
     ranks = idset.union(map(idset.decode, drained))
@@ -196,16 +195,23 @@ def totals(handle: Any, users: bool = False) -> Any:
 # -- jobs and shapes
 
 
-def job_id(text: str) -> int:
-    """The number of a job id in any of Flux's forms; raises ValueError for other text."""
-    return int(JobID(text))
+def list_jobs(
+    handle: Broker, attributes: Sequence[str], states: Sequence[str], most: int = 0
+) -> Future:
+    """Asks for the jobs of all users in *states* (pending, running): at most so many, 0 for all."""
+    constraint = {"and": [{"states": states}]}
+    asked = {"max_entries": most, "attrs": attributes, "since": 0.0, "constraint": constraint}
+    return handle.rpc("job-list.list", asked)
+
+
+def look_up(handle: Broker, jobid: int, key: str) -> Future:
+    """Asks for the value of *key* of a job, with later updates."""
+    return handle.rpc("job-info.lookup", {"id": jobid, "keys": [key], "flags": _CURRENT})
 
 
 def jobspec_of(jobid: int) -> dict[str, Any]:
     """The jobspec of a job, with later updates; raises OSError if it is not readable."""
-    now = FLUX_JOB_LOOKUP_CURRENT
-    answer = job_info_lookup(connected(), jobid, keys=["jobspec"], flags=now).get_decode()
-    jobspec = answer.get("jobspec")
+    jobspec = look_up(connected(), jobid, "jobspec").get().get("jobspec")
     if not isinstance(jobspec, dict):
         raise OSError(errno.ENOENT, "it has no jobspec")
     return jobspec
@@ -215,12 +221,12 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
     """What is known of job *jobid*, called *name*, and what it holds; raises OSError."""
     handle = connected()
     try:
-        job = job_list_id(handle, jobid, list(_ATTRIBUTES)).get_job()
+        job = handle.rpc("job-list.list-id", {"id": jobid, "attrs": _ATTRIBUTES}).get()["job"]
     except OSError as e:
         if e.errno == errno.ENOENT:
             raise OSError(errno.ENOENT, "there is no such job") from None
         raise
-    state = statetostr(job["state"])
+    state = job_state(job["state"])
     answer = _answer(handle, jobid) if state in ("SCHED", "RUN", "INACTIVE") else None
     parts = sent.parts_of((answer or {}).get("parts", ()))
     exception = job.get("exception_type", "")
@@ -244,7 +250,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         over=float(job.get("t_cleanup", 0)),
         expiration=float((answer or {}).get("expiration") or job.get("expiration", 0)),
         dependencies=tuple(map(str, job.get("dependencies", ()))),
-        result=resulttostr(job["result"]) if "result" in job else "",
+        result=job_result(job["result"]) if "result" in job else "",
         exception=str(exception),
         stopped=closed.stopped,
         stopped_parent=closed.stopped_parent,
@@ -284,12 +290,12 @@ def conditions(spec: Mapping[str, Any], urgency: int = 16) -> list[str]:
     return jobstory.conditions(shown, urgency == 0, time.time())
 
 
-def ask_for(question: Mapping[str, Any], handle: Any = None) -> tuple[Any, Closed]:
+def ask_for(question: Mapping[str, Any]) -> tuple[Any, Closed]:
     """What a job would get, and its queue; raises OSError.
 
     Before the scheduler told it by hosts, it did by ranks alone.
     """
-    handle = handle or connected()
+    handle = connected()
     answer = _worded(ask(handle, "ask", question))
     closed = queue_closed(handle, answer.get("queue", question.get("queue")))
     return answer, _answered(closed)
@@ -302,7 +308,7 @@ def _worded(answer: Any) -> Any:
 
 def required_by(queue: str) -> list[str]:
     """The properties that jobs of a Flux queue need; raises OSError if there is no such queue."""
-    queues = Queues.of(connected().conf_get)
+    queues = Queues.of(connected().configured)
     if queue not in queues.tables:
         known = ", ".join(queues.tables) or "none"
         raise OSError(
@@ -311,9 +317,9 @@ def required_by(queue: str) -> list[str]:
     return queues.requires(queue)
 
 
-def given_up(handle: Any) -> Optional[str]:
+def given_up(handle: Broker) -> Optional[str]:
     """Why sched-treepool, which answers, starts no job; None if it does. Raises OSError."""
-    queue = next(iter(Queues.of(handle.conf_get).tables), None)
+    queue = next(iter(Queues.of(handle.configured).tables), None)
     stopped = _answered(queue_closed(handle, queue)).stopped
     return stopped if stopped == GIVEN_UP else None
 
@@ -323,7 +329,7 @@ def _answered(closed: Closed) -> Closed:
     return attrs.evolve(closed, stopped=GIVEN_UP) if closed.stopped == OFFLINE else closed
 
 
-def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
+def _answer(handle: Broker, jobid: int) -> Optional[Mapping[str, Any]]:
     try:
         found: Mapping[str, Any] = _worded(ask(handle, "job", {"id": jobid}))
     except OSError as e:
@@ -333,12 +339,12 @@ def _answer(handle: Any, jobid: int) -> Optional[Mapping[str, Any]]:
     return found
 
 
-def queue_closed(handle: Any, queue: Optional[str]) -> Closed:
+def queue_closed(handle: Broker, queue: Optional[str]) -> Closed:
     """Whether a Flux queue, or the only one, is stopped or disabled, and why; raises OSError."""
     return _closed(handle, queue, _queue_status(handle, queue) or {})
 
 
-def _closed(handle: Any, queue: Optional[str], status: Mapping[str, Any]) -> Closed:
+def _closed(handle: Broker, queue: Optional[str], status: Mapping[str, Any]) -> Closed:
     stopped = None if status.get("start", True) else str(status.get("stop_reason", ""))
     parent = str(status["parent"]) if status.get("blocked") == "parent" else ""
     return Closed(
@@ -349,7 +355,7 @@ def _closed(handle: Any, queue: Optional[str], status: Mapping[str, Any]) -> Clo
     )
 
 
-def _queue_status(handle: Any, queue: Optional[str]) -> Optional[Mapping[str, Any]]:
+def _queue_status(handle: Broker, queue: Optional[str]) -> Optional[Mapping[str, Any]]:
     """What Flux says of a queue, or of the only one; None if the configuration does not have it."""
     payload = {"name": queue} if queue else {}
     try:
@@ -364,7 +370,7 @@ def _queue_status(handle: Any, queue: Optional[str]) -> Optional[Mapping[str, An
 # -- windows
 
 
-def windows_now(handle: Any = None) -> tuple[Shown, ...]:
+def windows_now(handle: Optional[Broker] = None) -> tuple[Shown, ...]:
     """The windows that are not over, the earliest first; raises OSError."""
     told = ask(handle or connected(), "window-list")["windows"]
     places = ((str(value["source"]), str(value.get("down", ""))) for value in told)
@@ -383,33 +389,38 @@ def add_window(entry: WindowEntry, replaces: bool = False, test: bool = False) -
     return Added(answer["hosts"], len(answer["reserved"]), tuple(running))
 
 
-def _others(handle: Any, jobs: list[int], entry: WindowEntry) -> Iterable[int]:
+def _others(handle: Broker, jobs: list[int], entry: WindowEntry) -> Iterable[int]:
     """Those of *jobs* that the window does not admit."""
     if not jobs or not (entry.users or entry.groups or entry.banks or entry.queues):
         return jobs
+    from treepool.flux.windownames import members, user_id  # with the engine
+
     users: set[Optional[int]] = {user_id(user) for user in entry.users}
     users.update(uid for group in entry.groups for uid in members(group))
-    queues = Queues.of(handle.conf_get)
-    listed = JobList(handle, ["userid", "queue", "bank"], ids=jobs, max_entries=0).jobs()
-    admitted = {
-        int(j.id)
-        for j in listed
-        if j.userid in users
-        or j.bank in entry.banks
-        or not set(entry.queues).isdisjoint(queues.lineage(j.queue))
-    }
+    queues = Queues.of(handle.configured)
+    attributes = ["userid", "queue", "bank"]
+    told = [handle.rpc("job-list.list-id", {"id": jobid, "attrs": attributes}) for jobid in jobs]
+    admitted = set()
+    for future in told:
+        with suppress(OSError):  # it is over, and forgotten
+            job = future.get()["job"]
+            queue = set(queues.lineage(job.get("queue", "")))
+            known = job["userid"] in users or job.get("bank", "") in entry.banks
+            if known or not queue.isdisjoint(entry.queues):
+                admitted.add(int(job["id"]))
     return [jobid for jobid in jobs if jobid not in admitted]
 
 
 def end_at(jobid: int, when: float, window: str) -> None:
     """Let a running job end at *when* at the latest, and warn its user; raises OSError."""
     handle = connected()
-    execution = job_info_lookup(handle, jobid, keys=["R"]).get_decode()["R"]["execution"]
+    execution = look_up(handle, jobid, "R").get()["R"]["execution"]
     duration = max(when, time.time() + 1.0) - float(execution["starttime"])
     update = {"id": jobid, "updates": {"attributes.system.duration": duration}}
     handle.rpc("job-manager.update", update).get()
     note = f"ends at {times.clock(when, time.time())} for window {window}"
-    job_raise(handle, jobid, "window", severity=_WARNING, note=note)
+    raised = {"id": jobid, "type": "window", "severity": _WARNING, "note": note}
+    handle.rpc("job-manager.raise", raised).get()
 
 
 # -- times as Flux reads them
@@ -427,6 +438,8 @@ def time_of(text: str) -> float:
     except ValueError:
         if _BEGINS_AS_ISO.fullmatch(text):
             raise
+    from flux.util import parse_datetime  # which takes 60 ms of CPU
+
     try:
         return float(parse_datetime(text).timestamp())
     except (OverflowError, OSError):
@@ -435,6 +448,8 @@ def time_of(text: str) -> float:
 
 def seconds_of(text: str) -> float:
     """The seconds in a Flux Standard Duration; raises ValueError."""
+    from flux.util import parse_fsd
+
     try:
         seconds = float(parse_fsd(text))
     except OverflowError:

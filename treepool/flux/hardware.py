@@ -10,9 +10,7 @@ import errno
 from collections import deque
 from typing import Any, Iterator, Optional, Union
 
-import flux
-from flux.kvs import get_key_direct
-
+from treepool.flux.libflux import Broker
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 
@@ -32,19 +30,18 @@ LATE = "its broker did not answer in time"
 def local_xml() -> Optional[bytes]:
     """The hwloc XML that the broker of this process's instance holds; None if there is none."""
     try:
-        answer = flux.Flux().rpc(TOPO_GET).wait_for(TIMEOUT).get_str()
+        answer = Broker(None, TIMEOUT).ask(TOPO_GET)
     except OSError:
         return None
     return answer.encode() if answer else None
 
 
-def resources(handle: Any) -> ResourceSet:
+def resources(handle: Broker) -> ResourceSet:
     """The R of the whole instance; raises OSError or InvalidR."""
-    # In a task's environment, the default namespace is the job's own, which has no such key.
-    return ResourceSet.read(get_key_direct(handle, "resource.R", "primary"))
+    return ResourceSet.read(handle.value("resource.R"))
 
 
-def topologies(handle: Any, ranks: int) -> Iterator[tuple[int, Union[bytes, str]]]:
+def topologies(handle: Broker, ranks: int) -> Iterator[tuple[int, Union[bytes, str]]]:
     """The XML of each of *ranks* (bitmask) in turn, or why there is none, in one line."""
     waiting = deque(idset.iterate(ranks))
     asked: deque[tuple[int, Any]] = deque()

@@ -19,8 +19,9 @@ from typing import Any, Callable, Generator, Iterator, Optional
 from treepool.flux.callbacks import Timer, then
 from treepool.flux.hello import ask_hello, held_of
 from treepool.flux.runner import Inbox
-from treepool.placement.allocation import Allocation, short_form
+from treepool.placement.allocation import Allocation
 from treepool.placement.held import HELD_BACK, ByRank, add_held, alike, held_in, held_on, ranks_in
+from treepool.placement.nodes.parts import short_form
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet

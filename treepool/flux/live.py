@@ -12,14 +12,11 @@ from contextlib import suppress
 from typing import Any, Iterator, Mapping, Optional
 
 import attrs
-from flux.constants import FLUX_JOB_LOOKUP_CURRENT
-from flux.job import JobID, JobList
-from flux.job.info import statetostr
-from flux.job.kvslookup import job_info_lookup
 
 from treepool.errors import InvalidInput, PoolConflict
-from treepool.flux import client, sent
+from treepool.flux import client, sent, sentpool
 from treepool.flux.hardware import resources
+from treepool.flux.libflux import Broker, job_name, job_state
 from treepool.flux.pastjobs import PastJobs, past_jobs
 from treepool.placement.allocation import Allocation
 from treepool.placement.choose.pastmix import finished
@@ -83,9 +80,9 @@ class Live:
         handle = client.connected()
         status = handle.rpc("resource.status", nodeid=0)
         states = ["running", "pending"] if waiting else ["running"]
-        listed = JobList(handle, _ATTRIBUTES, states, user="all", max_entries=0).fetch_jobs()
+        listed = client.list_jobs(handle, _ATTRIBUTES, states)
         asked = _asked(handle)
-        jobs = sorted(listed.get_jobs(), key=lambda job: int(job["id"]))
+        jobs = sorted(listed.get()["jobs"], key=lambda job: int(job["id"]))
         rules: Mapping[str, Any] = {}
         other, preemptible = "", (0, 0)
         if asked is None:
@@ -158,21 +155,19 @@ def about() -> list[str]:
 
 def waiting() -> list[Running]:
     """The first of the jobs that wait, in the order of the queue."""
-    listed = JobList(
-        client.connected(), _ATTRIBUTES, ["pending"], user="all", max_entries=_FIRST
-    ).fetch_jobs()
-    return [_job(job, {}) for job in listed.get_jobs()]
+    listed = client.list_jobs(client.connected(), _ATTRIBUTES, ["pending"], _FIRST)
+    return [_job(job, {}) for job in listed.get()["jobs"]]
 
 
-def _attribute(handle: Any, name: str) -> str:
+def _attribute(handle: Broker, name: str) -> str:
     """A broker attribute, "" if it has none of that name."""
     try:
-        return str(handle.attr_get(name))
+        return handle.attribute(name)
     except OSError:
         return ""
 
 
-def _asked(handle: Any) -> Optional[_Told]:
+def _asked(handle: Broker) -> Optional[_Told]:
     """What sched-treepool tells of the instance; None if it does not run, or is too old."""
     held: dict[int, tuple[Held, ...]] = {}
     ends: dict[int, float] = {}
@@ -181,9 +176,9 @@ def _asked(handle: Any) -> Optional[_Told]:
     try:
         for answer in client.answers(handle, "look"):
             if pool is None:
-                pool = sent.pool_of(answer)
+                pool = sentpool.pool_of(answer)
                 held[HELD_BACK] = sent.parts_of(answer.get("held_back", ()))
-                rules = sent.rules_of(answer)
+                rules = sentpool.rules_of(answer)
                 told = answer.get("preemptible", {})
                 preemptible = int(told.get("cores", 0)), int(told.get("gpus", 0))
             for job in answer.get("jobs", ()):
@@ -203,10 +198,10 @@ def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Runnin
     sched = sched if isinstance(sched, dict) else {}
     jobid, title = int(job["id"]), str(job.get("name", ""))
     return Running(
-        Job(JobID(jobid).f58, title, held.get(jobid, ())),
+        Job(job_name(jobid), title, held.get(jobid, ())),
         client.user_name(int(job["userid"])),
         title,
-        statetostr(job["state"]),
+        job_state(job["state"]),
         since=float(job.get("t_run", 0)) or float(job.get("t_submit", 0)),
         note=str(sched.get("reason_pending", "")),
         fitness=client.fitness_in(annotations),
@@ -220,7 +215,7 @@ def _reason(why: Any) -> str:
     return str(why.get("reason") or "") if isinstance(why, dict) else ""
 
 
-def _resources(handle: Any) -> tuple[ResourceSet, bool]:
+def _resources(handle: Broker) -> tuple[ResourceSet, bool]:
     """The resources, and whether there is a scheduler; another one tells only the owner."""
     try:
         return ResourceSet.read(handle.rpc("sched.resource-status", nodeid=0).get()["all"]), True
@@ -236,7 +231,7 @@ def _resources(handle: Any) -> tuple[ResourceSet, bool]:
         raise
 
 
-def _held(handle: Any, ids: list[int]) -> dict[int, tuple[Held, ...]]:
+def _held(handle: Broker, ids: list[int]) -> dict[int, tuple[Held, ...]]:
     """What each of these jobs holds, where its R is readable and valid."""
     found: dict[int, tuple[Held, ...]] = {}
     for jobid, R in looked_up(handle, ids, "R"):
@@ -247,13 +242,11 @@ def _held(handle: Any, ids: list[int]) -> dict[int, tuple[Held, ...]]:
     return found
 
 
-def looked_up(handle: Any, ids: list[int], key: str) -> Iterator[tuple[int, Any]]:
+def looked_up(handle: Broker, ids: list[int], key: str) -> Iterator[tuple[int, Any]]:
     """The id and the current value of *key* of each of these jobs, where this user may read it."""
     for start in range(0, len(ids), IN_FLIGHT):
-        asked = [
-            (jobid, job_info_lookup(handle, jobid, keys=[key], flags=FLUX_JOB_LOOKUP_CURRENT))
-            for jobid in ids[start : start + IN_FLIGHT]
-        ]
+        some = ids[start : start + IN_FLIGHT]
+        asked = [(jobid, client.look_up(handle, jobid, key)) for jobid in some]
         for jobid, future in asked:
             with suppress(OSError, KeyError):
-                yield jobid, future.get_decode()[key]
+                yield jobid, future.get()[key]

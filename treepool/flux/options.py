@@ -13,6 +13,7 @@ import attrs
 
 from treepool.errors import InvalidOption
 from treepool.flux.preemption import ATTRIBUTE, Preemption, duration
+from treepool.placement.names import GONE
 from treepool.placement.options import OPTIONS as POOL_OPTIONS
 from treepool.placement.options import Option as PoolOption
 from treepool.placement.options import check_together
@@ -84,6 +85,8 @@ def read(
         name, equals, text = argument.partition("=")
         if name in OPTIONS and not equals:
             raise InvalidOption(f"{name}: needs a value: {name}={OPTIONS[name].form}")
+        if name in GONE:
+            raise InvalidOption(f"{name}: {GONE[name]}")
         if name not in OPTIONS or name in (*_OF_FLUX, CORES_WITH_GPUS):
             known = ", ".join(f"{name}={option.form}" for name, option in OPTIONS.items())
             hint = did_you_mean(name, OPTIONS)
@@ -147,6 +150,8 @@ def _table(value: object, known: Union[tuple[str, ...], None], *keys: str) -> di
     if not isinstance(value, dict):
         raise InvalidSetting(f"must be a table, not {shown(value)}", *keys)
     for name in value:
+        if name in GONE and keys == (TABLE,):
+            raise InvalidSetting(GONE[name], *keys, name)
         if known is not None and name not in known:
             hint = did_you_mean(name, known)
             raise InvalidSetting(f"unknown{hint}, known are {', '.join(known)}", *keys, name)

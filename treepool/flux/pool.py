@@ -26,8 +26,9 @@ from treepool.flux import usertexts
 from treepool.flux.hello import held_of
 from treepool.flux.versions import AnyPool, tell_whose
 from treepool.flux.view import SetView
-from treepool.placement.allocation import Allocation, short_form
+from treepool.placement.allocation import Allocation
 from treepool.placement.held import held_in, held_on
+from treepool.placement.nodes.parts import short_form
 from treepool.placement.options import OPTIONS
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request

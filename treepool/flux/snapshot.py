@@ -10,13 +10,11 @@ import time
 from itertools import chain
 from typing import Any, Mapping, Optional
 
-from flux.job import JobID, JobList
-from flux.job.info import statetostr
-
 from treepool import __version__
 from treepool.errors import InvalidInput
 from treepool.flux import client
 from treepool.flux.client import user_name
+from treepool.flux.libflux import Broker, job_name, job_state
 from treepool.flux.live import Live, looked_up
 from treepool.flux.windownames import members, user_id
 from treepool.placement.allocation import together
@@ -41,8 +39,8 @@ def now(names: bool) -> Snapshot:
     submitted meanwhile is missing. Raises OSError, or InvalidInput for an invalid R.
     """
     handle = client.connected()
-    listed = JobList(handle, _ATTRIBUTES, ["pending"], user="all", max_entries=0).fetch_jobs()
-    waiting = {int(job["id"]): job for job in listed.get_jobs() if _waits(job)}
+    listed = client.list_jobs(handle, _ATTRIBUTES, ["pending"]).get()["jobs"]
+    waiting = {int(job["id"]): job for job in listed if _waits(job)}
     specs = dict(looked_up(handle, list(waiting), "jobspec"))
     live, taken = Live.now(), time.time()
     pool = live.pool
@@ -82,7 +80,7 @@ def now(names: bool) -> Snapshot:
 
 def _waits(job: Mapping[str, Any]) -> bool:
     """Whether *job* waits for resources: not for another job or the time, and not held (0)."""
-    return bool(statetostr(job["state"]) == "SCHED" and job.get("priority", 0) > 0)
+    return bool(job_state(job["state"]) == "SCHED" and job.get("priority", 0) > 0)
 
 
 class _Names:
@@ -102,7 +100,7 @@ class _Names:
             self.user(jobid)
 
     def job(self, jobid: int) -> str:
-        return str(JobID(jobid).f58plain) if self._real else self._jobs[jobid]
+        return job_name(jobid, "f58plain") if self._real else self._jobs[jobid]
 
     def title(self, jobid: int) -> str:
         return self._titles.get(jobid, ("", ""))[1][:MAX_ID] if self._real else ""
@@ -156,9 +154,9 @@ def _pending(said: _Names, job: Mapping[str, Any], spec: Any) -> Optional[Pendin
     return Pending(traced, said.user(jobid), said.title(jobid))
 
 
-def _queues(handle: Any, rules: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _queues(handle: Broker, rules: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """What holds in each Flux queue, and as "" in those with no rule of their own."""
-    queues = Queues.of(handle.conf_get)
+    queues = Queues.of(handle.configured)
     found: dict[str, dict[str, Any]] = {"": {}, **{name: {} for name in queues.tables}}
     for name in queues.tables or [""]:
         if name in queues.parents:

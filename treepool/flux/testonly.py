@@ -59,7 +59,7 @@ class _Asking:
         question = client.question(spec, urgency)
         key = json.dumps([question, client.conditions(spec, urgency)])
         if key not in self._told:
-            self._told[key] = _Told.of(handle, question, spec, urgency)
+            self._told[key] = _Told.of(question, spec, urgency)
         told, command = self._told[key], ""
         if self._names_commands:
             command = f"{plain(shlex.join(spec['tasks'][0]['command']))}: "
@@ -74,10 +74,10 @@ class _Told:
         self.runs = runs
 
     @classmethod
-    def of(cls, handle: Any, question: Any, spec: Any, urgency: int) -> _Told:
+    def of(cls, question: Any, spec: Any, urgency: int) -> _Told:
         """What the scheduler says; raises OSError if it refuses the question."""
         try:
-            answer, closed = client.ask_for(question, handle)
+            answer, closed = client.ask_for(question)
         except OSError as e:
             raise OSError(joboptions.named(e.strerror or str(e))) from None
         shape = "the job"

@@ -1,4 +1,4 @@
-"""Allocations: what a job got, as it is kept, as rank0/core0 (Flux's short form), as n0/core0."""
+"""Allocations: what a job got, as it is kept, and its R."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import json
 from typing import Any, Iterable, Optional
 
 from treepool.placement.choose.fitness import (
-    DEFAULT,
     Fitness,
-    Weights,
     of_job,
     shares_of,
     spread_of,
 )
 from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.parts import on_hosts, short_form, where
 from treepool.placement.nodes.resource_sets import job_R
 from treepool.placement.nodes.state import Held
-from treepool.rfc import hostlist, idset
+from treepool.rfc import idset
 from treepool.rfc.rset import by_resources
 
 
@@ -80,15 +79,15 @@ class Allocation:
 
     def where(self, ranks: int) -> str:
         """The hosts of *ranks* (bitmask), such as ``n[17-18]``; see ``on_hosts``."""
-        return _where(ranks, self._inventory)
+        return where(ranks, self._inventory)
 
-    def fitness(self, weights: Weights = DEFAULT, ideal: Optional[Fitness] = None) -> Fitness:
+    def fitness(self, ideal: Optional[Fitness] = None) -> Fitness:
         """How good the placement is as it is, or measured against *ideal* (see Pool.fitness)."""
         inventory, spread = self._inventory, None
         ranks = idset.union(part[0] for part in self.parts)
         if inventory.fabric is not None and idset.size(ranks) > 1:
             spread = spread_of(inventory, ranks)
-        return of_job(shares_of(self.parts, self.nslots, inventory), weights, ideal, spread)
+        return of_job(shares_of(self.parts, self.nslots, inventory), ideal, spread)
 
     def __repr__(self) -> str:
         return f"<Allocation {self.dumps()}>"
@@ -103,36 +102,3 @@ def together(parts: Iterable[Held]) -> tuple[Held, ...]:
     """*parts* as those of one holder: one for all ranks with equal ids, by their lowest rank."""
     found = [(ranks, cores, gpus) for (cores, gpus), ranks in by_resources(parts).items()]
     return tuple(sorted(found, key=lambda part: part[0] & -part[0]))
-
-
-def short_form(parts: Iterable[Held]) -> str:
-    """Flux's short form of *parts*: ``rank<ids>/core<ids>[,gpu<ids>]``, separated by blanks."""
-    return _shown((f"rank{_ids(idset.encode(ranks))}", cores, gpus) for ranks, cores, gpus in parts)
-
-
-def on_hosts(parts: Iterable[Held], inventory: Inventory) -> str:
-    """*parts* with hosts, ``n[17-18]/core[0-3]``; ranks stand beside a host that has several.
-
-    Ranks without a host, which may have left *inventory*, are named by their numbers.
-    """
-    return _shown((_where(ranks, inventory), cores, gpus) for ranks, cores, gpus in parts)
-
-
-def _where(ranks: int, inventory: Inventory) -> str:
-    names, shown = inventory.hosts_of(ranks), f"rank{_ids(idset.encode(ranks))}"
-    if not inventory.several.isdisjoint(names):
-        return f"{hostlist.encode(dict.fromkeys(names))}/{shown}"
-    return hostlist.encode(names) if names and all(names) else shown
-
-
-def _shown(placed: Iterable[tuple[str, int, int]]) -> str:
-    """Places, and the cores and GPUs (bitmasks) that a job has on each of them."""
-    shown = []
-    for where, cores, gpus in placed:
-        text = f"{where}/core{_ids(idset.encode(cores))}"
-        shown.append(text + (f",gpu{_ids(idset.encode(gpus))}" if gpus else ""))
-    return " ".join(shown)
-
-
-def _ids(text: str) -> str:
-    return text if text.isdigit() else f"[{text}]"

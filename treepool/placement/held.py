@@ -7,8 +7,9 @@ from typing import Any, Generic, Iterable, Mapping, Optional, Sequence, TypeVar,
 import attrs
 
 from treepool.errors import PoolConflict
-from treepool.placement.allocation import Allocation, short_form
+from treepool.placement.allocation import Allocation
 from treepool.placement.nodes.index import NodeIndex
+from treepool.placement.nodes.parts import short_form
 from treepool.placement.nodes.state import Held
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet, RLiteEntry, by_resources

@@ -1,24 +1,26 @@
-"""The options of a pool (policy, mix, ...): defaults, values, help; whether they suit its nodes."""
+"""The options of a pool (policy, mix, ...): defaults, values, help. It imports no engine."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional
 
 import attrs
 
-from treepool.errors import InvalidJobspec, InvalidOption
-from treepool.placement.choose.fitness import ALPHA, BETA, Weights
-from treepool.placement.choose.mix import Kind, Mix, mix_of, read_mix, smallest_domains
-from treepool.placement.choose.policy import POLICIES, REPLACED, STRADDLE, Policy
-from treepool.placement.nodes.fabric_tree import Fabric
-from treepool.placement.request.job_options import LOCALITIES
-from treepool.placement.request.vertices import request_of
-from treepool.rfc import jobspec
+from treepool.errors import InvalidOption
+from treepool.placement.names import (
+    GONE,
+    JOB_KEYS,
+    LOCALITIES,
+    NODE_POLICIES,
+    PACKING,
+    REPLACED,
+    STRADDLE,
+)
 from treepool.rfc.findings import shown
+from treepool.rfc.mix import Kind, read_mix
 from treepool.rfc.quote import did_you_mean
-from treepool.rfc.shape import parse_shape
 
 
 @attrs.frozen
@@ -66,9 +68,6 @@ class Option:
         return found
 
 
-#: The key in the R of a job.
-JOB_KEYS = ("full", "none")
-
 #: The options of a pool by name.
 OPTIONS = {
     "locality": Option(
@@ -79,10 +78,10 @@ OPTIONS = {
         LOCALITIES,
     ),
     "policy": Option(
-        "packing",
+        PACKING,
         "NAME",
-        f"which nodes are tried first: {', '.join(POLICIES)}",
-        tuple(POLICIES),
+        f"which nodes are tried first: {', '.join(NODE_POLICIES)}",
+        NODE_POLICIES,
         replaced=REPLACED,
     ),
     "straddle": Option(
@@ -91,15 +90,6 @@ OPTIONS = {
         "with policy packing: what a slot that is not local costs, in GPUs that other jobs could "
         "use; more keeps slots together",
         most=1000,
-    ),
-    "alpha": Option(
-        str(ALPHA),
-        "0..1",
-        "the weight of nodes in fitness, beside that of cores and GPUs",
-        most=1,
-    ),
-    "beta": Option(
-        str(BETA), "0..1", "the weight of GPU links in fitness, beside that of memory", most=1
     ),
     "gpu_cores": Option(
         "0",
@@ -132,6 +122,8 @@ def checked(options: Mapping[str, object]) -> dict[str, Any]:
     """
     chosen: dict[str, Any] = {name: option.default for name, option in OPTIONS.items()}
     for name, value in options.items():
+        if name in GONE:
+            raise InvalidOption(f"{name}: {GONE[name]}")
         if name not in OPTIONS:
             raise InvalidOption(f"unknown option {name!r:.60}, known: {', '.join(OPTIONS)}")
         choices = OPTIONS[name].choices
@@ -163,19 +155,6 @@ def kinds_of(text: object) -> tuple[Kind, ...]:
         raise InvalidOption(f"mix: {e}") from None
 
 
-def check_mix(mix: Mix, localities: Sequence[str], above: Sequence[str]) -> None:
-    """Raise InvalidOption if *mix* has a kind of job that its pool does not understand.
-
-    The nodes of the pool have these *localities*; *above* are those of its fabric.
-    """
-    for kind in mix.kinds:
-        try:
-            spec = jobspec.read(jobspec.from_resources(parse_shape(kind.shape)))
-            request_of(spec, localities, "preferred", above)
-        except InvalidJobspec as e:
-            raise InvalidOption(f"mix: {shown(kind.shape)}: {e}") from None
-
-
 def changed(options: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """*options* of a pool after those that are *given*; another policy may not weigh locality."""
     kept = {name: v for name, v in options.items() if name != "straddle" or "policy" not in given}
@@ -187,32 +166,15 @@ def check_together(options: Mapping[str, object]) -> None:
 
     A mix says which GPUs are stranded under any policy.
     """
-    name = options.get("policy", OPTIONS["policy"].default)
-    policy = POLICIES.get(name) if isinstance(name, str) else None
-    if "straddle" in options and policy is not None and not policy.weighs:
+    name = options.get("policy", PACKING)
+    if "straddle" in options and name in NODE_POLICIES and name != PACKING:
         value = shown(options["straddle"])
         raise InvalidOption(f"straddle={value}: node policy {name} does not weigh locality")
 
 
-def _number(name: str, options: Mapping[str, Any]) -> float:
+def number(name: str, options: Mapping[str, Any]) -> float:
+    """The value of the option *name* of *options*; raises InvalidOption."""
     try:
         return OPTIONS[name].number(options[name])
     except InvalidOption as e:
         raise InvalidOption(f"{name}={shown(options[name])}: {e}") from None
-
-
-def chosen(
-    options: Mapping[str, str], fabric: Optional[Fabric]
-) -> tuple[dict[str, str], Weights, Policy]:
-    """All options, with *options* among them, their weights and policy; raises InvalidOption.
-
-    A weight that the policy does not use is not among them. *fabric* is that of the pool.
-    """
-    values = checked(options)
-    weights = Weights(_number("alpha", values), _number("beta", values))
-    _number("gpu_cores", values)
-    jobs = mix_of(kinds_of(values["mix"]), smallest_domains(fabric))
-    policy = POLICIES[values["policy"]](weights, _number("straddle", values), jobs)
-    if not policy.weighs:
-        del values["straddle"]
-    return values, weights, policy

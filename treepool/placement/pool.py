@@ -22,10 +22,11 @@ from treepool.errors import (
     PoolConflict,
     Reason,
 )
-from treepool.placement.allocation import Allocation, parts_of, short_form, together
+from treepool.placement.allocation import Allocation, parts_of, together
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.choose.selection import Choice
+from treepool.placement.configured import check_mix, chosen
 from treepool.placement.effort import REASON
 from treepool.placement.held import (
     HELD_BACK,
@@ -41,9 +42,10 @@ from treepool.placement.held import (
 )
 from treepool.placement.nodes.index import Move, NodeIndex
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.parts import short_form
 from treepool.placement.nodes.resource_sets import all_R, allocated_R, down_R
 from treepool.placement.nodes.state import Held
-from treepool.placement.options import changed, check_mix, chosen
+from treepool.placement.options import changed
 from treepool.placement.request.vertices import Request, request_of
 from treepool.placement.why.feasibility import Feasibility
 from treepool.rfc import idset, jobspec
@@ -61,16 +63,16 @@ class Pool:
 
     *R* is an RFC 20 object, JSON text, or a ResourceSet; its RFC 49 key, if it has one, gives the
     trees. Options: ``locality`` (preferred, required, none), ``policy`` (packing), its weight
-    of locality, ``straddle``, the ``alpha`` and ``beta`` of fitness, kept as ``weights``,
-    ``gpu_cores`` (nodes/kept.py), ``mix`` (choose/mix.py), and ``job_key``. A pool may have no
-    nodes: every request is then infeasible. Raises InvalidR, InvalidKey, or InvalidOption.
+    of locality, ``straddle``, ``gpu_cores`` (nodes/kept.py), ``mix`` (choose/mix.py), and
+    ``job_key``. A pool may have no nodes: every request is then infeasible. Raises InvalidR,
+    InvalidKey, or InvalidOption.
     """
 
     def __init__(self, R: Union[Mapping[str, Any], str, ResourceSet], /, **options: str) -> None:
-        #: All options, as texts; and the weights of fitness that they give.
+        #: All options, as texts.
         resource_set = R if isinstance(R, ResourceSet) else ResourceSet.read(R)
         inventory = Inventory.of(resource_set)
-        self.options, self.weights, policy = chosen(options, inventory.fabric)
+        self.options, policy = chosen(options, inventory.fabric)
         check_mix(policy.mix, *inventory.known)
         index = NodeIndex(inventory.idle_states(), inventory.ranks)
         self._situation = Situation(inventory, index, policy)
@@ -111,8 +113,7 @@ class Pool:
 
     def fitness(self, allocation: Allocation, request: Request) -> Fitness:
         """How good *allocation* is for *request*, next to what an idle pool would give it."""
-        ideal = self._feasibility.fitness(request, self.weights)
-        return allocation.fitness(self.weights, ideal)
+        return allocation.fitness(self._feasibility.fitness(request))
 
     # -- jobs
 
@@ -272,7 +273,7 @@ class Pool:
         Requests that were made before keep the locality that they have, and the cores that are
         kept from them. Raises InvalidOption, and changes nothing.
         """
-        check_mix(chosen(options, self.inventory.fabric)[2].mix, *self.inventory.known)
+        check_mix(chosen(options, self.inventory.fabric)[1].mix, *self.inventory.known)
         self.follow_options(**options)
 
     def change_options(self, /, **given: str) -> None:
@@ -285,14 +286,14 @@ class Pool:
 
         For the copy of a pool that lost nodes, and for nodes whose topology is not known yet.
         """
-        values, weights, policy = chosen(options, self.inventory.fabric)
+        values, policy = chosen(options, self.inventory.fabric)
         # Another object: who follows the pool sees that answers may be others. What is known of
         # the nodes stays, and with their fabric what the index counts.
         now = self._situation
         situation = Situation(copy(now.inventory), now.index, policy, given_up=now.given_up)
-        new = (situation, Feasibility(situation), values, weights)
+        new = (situation, Feasibility(situation), values)
         self._changed()
-        self._situation, self._feasibility, self.options, self.weights = new
+        self._situation, self._feasibility, self.options = new
 
     def replace_key(self, key: Mapping[str, Any]) -> None:
         """Give the nodes the topology of RFC 49 *key*; what is allocated stays as it is.
@@ -451,7 +452,7 @@ class Pool:
 
     def _replace(self, inventory: Inventory, index: NodeIndex) -> None:
         """Let the pool have other nodes."""
-        _, _, policy = chosen(self.options, inventory.fabric)
+        _, policy = chosen(self.options, inventory.fabric)
         situation = Situation(inventory, index, policy, given_up=self._situation.given_up)
         feasibility = Feasibility(situation)
         self._changed()

@@ -17,15 +17,17 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import Any, Iterator, Union
+from typing import TYPE_CHECKING, Any, Iterator, Union
 
 import attrs
 
 from treepool.errors import InvalidHostlist, InvalidWindow
 from treepool.rfc import document, hostlist, idset
 from treepool.rfc.findings import Findings, Readers, integer, number, shown
-from treepool.rfc.rset import ResourceSet
 from treepool.rfc.times import LATEST, TOML_TIME, seconds_of_iso
+
+if TYPE_CHECKING:
+    from treepool.rfc.rset import ResourceSet
 
 #: Most windows at a time.
 MAX_WINDOWS = 1024

@@ -16,12 +16,13 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.allocation import Allocation
-from treepool.placement.choose.mix import Kind, Mix
+from treepool.placement.choose.mix import Mix
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset, jobspec
+from treepool.rfc.mix import Kind
 from treepool.rfc.shape import parse_shape
 from treepool.view.places import local_slots, settled
 

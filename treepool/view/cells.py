@@ -12,7 +12,7 @@ import attrs
 
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
-from treepool.view.words import title
+from treepool.view.nodewords import title
 
 #: Most cells of one kind in one domain that are drawn one by one.
 MAX_CELLS = 512

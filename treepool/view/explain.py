@@ -128,6 +128,11 @@ class Explanation:
     domains: tuple[str, ...] = ()
     inventory: Optional[Inventory] = None
 
+    @property
+    def is_allocated(self) -> bool:
+        """Whether the job gets what it asks for."""
+        return self.verdict == ALLOCATED
+
 
 def explain(
     pool: Pool,

@@ -6,9 +6,9 @@ from typing import Any, Optional
 
 import attrs
 
-from treepool.placement.allocation import short_form
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.parts import short_form
 from treepool.rfc import hostlist, idset
 from treepool.view.explain import Explanation
 from treepool.view.model import Job

@@ -11,8 +11,8 @@ from typing import Callable, Sequence
 
 from rich.text import Text
 
-from treepool.placement.allocation import on_hosts
 from treepool.placement.choose.fitness import Fitness
+from treepool.placement.nodes.parts import on_hosts
 from treepool.placement.nodes.tree import NODE
 from treepool.rfc import hostlist, idset
 from treepool.view.explain import ALLOCATED, INFEASIBLE, Explanation, Nodes, Taken

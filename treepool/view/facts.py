@@ -7,7 +7,7 @@ from typing import Any, Iterator
 import attrs
 
 from treepool.rfc import idset
-from treepool.view import words
+from treepool.view import nodewords
 from treepool.view.areas import areas, domain_lines
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, hosts, jobs_of
@@ -41,7 +41,7 @@ def facts(picture: Picture, rows: Rows) -> Iterator[dict[str, Any]]:
             "gpus": idset.size(node_type.root.gpus),
             "memory": node_type.root.memory,
             "storage": node_type.storage,
-            "makeup": words.makeup(node_type.root),
+            "makeup": nodewords.makeup(node_type.root),
         }
     whole = areas(picture)
     for line in domain_lines(whole) if whole is not None else ():

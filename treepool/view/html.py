@@ -20,7 +20,7 @@ from typing import Any, Iterable, Optional, Sequence
 from treepool.placement.plan.jobs import FAR
 from treepool.rfc import idset
 from treepool.rfc.times import clock
-from treepool.view import words
+from treepool.view import nodewords, words
 from treepool.view.areas import Area, maps
 from treepool.view.cells import MAX_CELLS, Block, block
 from treepool.view.model import OTHER, STATES, Job, Totals
@@ -186,16 +186,16 @@ def _type(picture: Picture, place: int) -> dict[str, Any]:
     node_type, links = picture.cluster.types[place], picture.cluster.links[place]
     ranks = picture.cluster.ranks_of_type[place]
     known = {
-        str(gpu): words.gpu_links(links, gpu)
+        str(gpu): nodewords.gpu_links(links, gpu)
         for gpu in idset.iterate(node_type.root.gpus)
         if gpu < 1 << 12 and links is not None
     }
     return {
         "nodes": len(ranks),
         "hosts": words.listed(hosts(picture, ranks)),
-        "has": words.amounts(node_type.root, node_type.storage),
-        "makeup": words.makeup(node_type.root),
-        "links": words.links_shown(links),
+        "has": nodewords.amounts(node_type.root, node_type.storage),
+        "makeup": nodewords.makeup(node_type.root),
+        "links": nodewords.links_shown(links),
         "gpuLinks": known,
         "root": _block(block(node_type)),
     }

@@ -14,7 +14,7 @@ from treepool.placement.nodes.distances import farthest
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.link_table import smallest_link
 from treepool.placement.nodes.state import Held, NodeState
-from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.nodes.tree import NodeType, around
 from treepool.placement.on_node.cover import nearest
 from treepool.placement.on_node.fit import Steps, assess, most_units, seen
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
@@ -22,7 +22,8 @@ from treepool.placement.request.need import SLOT, Ask, Need
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.count import Count
-from treepool.view.words import count, title
+from treepool.view.nodewords import title
+from treepool.view.words import count
 
 #: For so many asks their form that fills a node is remembered.
 MAX_ASKS = 1 << 10
@@ -206,11 +207,3 @@ def _place(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> Place:
         apart=farthest(domain.apart, inside),
         nearest=farthest(domain.apart, [domain.children[i] for i in ideal_inside]),
     )
-
-
-def around(domain: Domain, cores: int, gpus: int) -> Domain:
-    """The smallest domain in *domain* that has all of *cores* and *gpus*."""
-    for child in domain.children:
-        if not cores & ~child.cores and not gpus & ~child.gpus:
-            return around(child, cores, gpus)
-    return domain

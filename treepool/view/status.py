@@ -5,23 +5,22 @@ This module computes the contents of each line. The caller that prints the lines
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.allocation import on_hosts, short_form
 from treepool.placement.choose.fitness import memory_domains
 from treepool.placement.held import ranks_in
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.kept import kept_cores
+from treepool.placement.nodes.parts import on_hosts, short_form
 from treepool.placement.nodes.state import Held
-from treepool.placement.nodes.tree import Domain, NodeType
+from treepool.placement.nodes.tree import Domain, NodeType, around
 from treepool.placement.pool import Pool
 from treepool.rfc import hostlist, idset
-from treepool.view import words
+from treepool.view import nodewords, words
 from treepool.view.model import DOWN, DRAINED, Job
 from treepool.view.picture import Picture
-from treepool.view.places import around
 
 
 @attrs.frozen
@@ -86,33 +85,6 @@ class JobLine:
     note: str
 
 
-@attrs.frozen
-class UserLine:
-    """What a user has: jobs that run and wait, and nodes, cores and GPUs that those that run have.
-
-    A node on which several jobs of his have something counts once.
-    """
-
-    user: str
-    running: int
-    waiting: int
-    nodes: int
-    cores: int
-    gpus: int
-
-
-def user_lines(
-    users: Mapping[str, Mapping[str, int]], name_of: Callable[[int], str]
-) -> list[UserLine]:
-    """A line for each of *users*, which are by id; who has the most cores is first."""
-    names = "running", "waiting", "nodes", "cores", "gpus"
-    found = [
-        UserLine(words.plain(name_of(int(user))), *(has[name] for name in names))
-        for user, has in users.items()
-    ]
-    return sorted(found, key=lambda line: (-line.cores, -line.waiting, line.user))
-
-
 def gpu_lines(picture: Picture, jobs: Sequence[Running]) -> Iterator[GpuLine]:
     """A line for each GPU, by rank and id."""
     cluster = picture.cluster
@@ -150,7 +122,7 @@ def _places(node_type: NodeType) -> dict[int, str]:
     found = {}
     for gpu in idset.iterate(node_type.root.gpus):
         inside = around(node_type.root, 0, 1 << gpu)
-        found[gpu] = "" if inside is node_type.root else words.title(node_type, inside)
+        found[gpu] = "" if inside is node_type.root else nodewords.title(node_type, inside)
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Sequence
 
 from rich.text import Text
 
-from treepool.view import words
+from treepool.view import nodewords, words
 from treepool.view.model import Amount
 from treepool.view.palette import AWAY, FREE
 from treepool.view.picture import Picture
@@ -26,7 +26,7 @@ NODE_WIDTH = 76
 MOST_TYPES, MOST_JOBS, MOST_PROPERTIES, MOST_LINKS = 12, 20, 12, 6
 
 #: Replacements for characters that an ASCII terminal does not have.
-_ASCII = {ord(words.TIMES): "x", ord("…"): "~"}
+_ASCII = {ord(nodewords.TIMES): "x", ord("…"): "~"}
 
 #: The fewest columns in which the hosts of a job are listed.
 _LEAST_HOSTS = 8
@@ -114,11 +114,11 @@ def _types(picture: Picture, width: int) -> Lines:
         line = Text.assemble((f"{i + 1:3}  ", "bold"), words.count(len(ranks), "node"), "  ")
         room = max(16, width - line.cell_len)
         lines.append(line.append(words.listed(hosts(picture, ranks), room)))
-        makeup = words.makeup(node_type.root)
+        makeup = nodewords.makeup(node_type.root)
         divided = f": {makeup}" if makeup else ", not divided"
-        has = Text(f"     {words.amounts(node_type.root, node_type.storage)}{divided}")
+        has = Text(f"     {nodewords.amounts(node_type.root, node_type.storage)}{divided}")
         lines += wrapped(has, width, 7)
-        known = words.links_shown(cluster.links[i])
+        known = nodewords.links_shown(cluster.links[i])
         if len(known) > MOST_LINKS:
             known[MOST_LINKS:] = [f"and {words.count(len(known) - MOST_LINKS, 'more line')}"]
         for one in known:

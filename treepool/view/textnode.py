@@ -8,7 +8,7 @@ from rich.text import Text
 
 from treepool.placement.nodes.tree import NODE
 from treepool.rfc import idset
-from treepool.view import words
+from treepool.view import nodewords, words
 from treepool.view.cells import MAX_CELLS, Block, Run, block, runs
 from treepool.view.model import UP
 from treepool.view.palette import AWAY, COLOURS, FREE, GREYS, Mark
@@ -91,7 +91,7 @@ class NodeBoxes:
             rest.append(f"  type {row.layout.type + 1}", "dim")
         if not many:
             rest.append(f"  rank {row.ranks[0]}", "dim")
-        title = Text(f"{len(row.ranks):,} {words.TIMES} " if many else "", "bold")
+        title = Text(f"{len(row.ranks):,} {nodewords.TIMES} " if many else "", "bold")
         room = max(_NARROWEST_HOSTS, width - title.cell_len - rest.cell_len)
         title.append(words.listed(hosts(self._picture, row.ranks), room), "bold")
         return title.append_text(rest)

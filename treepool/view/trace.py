@@ -32,8 +32,8 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 import attrs
 
 from treepool.errors import InvalidInput
+from treepool.placement.names import LOCALITIES
 from treepool.placement.request import job_options
-from treepool.placement.request.job_options import LOCALITIES
 from treepool.rfc import constraint as rfc31
 from treepool.rfc import document
 from treepool.rfc.findings import Findings, Readers, integer, shown

@@ -14,12 +14,11 @@ import attrs
 
 from treepool.placement.nodes.fabric_tree import Fabric
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.tree import NODE, NodeType
+from treepool.placement.nodes.tree import NODE, NodeType, around
 from treepool.rfc import idset, taskmap
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.taskmap import Taskmap
-from treepool.view.places import around
-from treepool.view.words import title
+from treepool.view.nodewords import title
 
 
 @attrs.frozen

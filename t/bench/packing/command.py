@@ -70,7 +70,7 @@ _WIDTHS = (6, 7, 5, 11, 9, 9, 10, 7, 6)
 def _parser() -> Parser:
     parser = Parser(prog="packing", description=_DESCRIPTION)
     add = parser.add_argument
-    names = "packing,mix,best-fit,node-fit,first-fit,worst-fit,min-span,fgd,random"
+    names = "packing,mix,best-fit,first-fit,worst-fit,fgd,random"
     add("--pools", metavar="NAME[,...]", default=names, help=f"default: {names}")
     add("--runs", default="fill,closed", help="of fill, closed, open, queue (default: fill,closed)")
     add("--clusters", default=",".join(CLUSTERS), help="default: A,B,alike,mixed")

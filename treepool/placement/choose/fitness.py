@@ -16,9 +16,8 @@ could not sit better therefore has 1. Before that division,
 A term without a meaning is omitted: ``links`` without a link table or with fewer than two GPUs per
 slot, ``inter`` for a job on one node.
 
-By default, alpha is 0.3 and beta is 0.5. (The design that these weights come from uses 0.7 for
-alpha, because its nodes are on different switches.) A beta of 0.7 suits jobs
-whose GPUs communicate much, 0.3 suits jobs whose cores feed the GPUs.
+Alpha is 0.3 and beta is 0.5. (The design that these weights come from uses 0.7 for alpha, because
+its nodes are on different switches.)
 """
 
 from __future__ import annotations
@@ -34,26 +33,11 @@ from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.rfc import idset
 
-#: The default weights.
+#: The weights of ``inter`` against ``intra``, and of links against memory.
 ALPHA, BETA = 0.3, 0.5
 
 #: Localities that are memory domains: the first one that a node has counts, else the node itself.
 MEMORY_DOMAINS = ("numa", "socket")
-
-
-@attrs.frozen
-class Weights:
-    """The weights of ``inter`` against ``intra`` (alpha), and of links against memory (beta).
-
-    Both are from 0 to 1.
-    """
-
-    alpha: float = ALPHA
-    beta: float = BETA
-
-
-#: The weights unless a pool sets others.
-DEFAULT = Weights()
 
 
 @attrs.frozen
@@ -67,15 +51,13 @@ class Fitness:
     memory: float
     links: Optional[float] = None
     inter: Optional[float] = None
-    weights: Weights = DEFAULT
     ideal: Optional[Fitness] = None
 
     @property
     def _intra(self) -> float:
         if self.links is None:
             return self.memory
-        beta = self.weights.beta
-        return beta * self.links + (1 - beta) * self.memory
+        return BETA * self.links + (1 - BETA) * self.memory
 
     @property
     def intra(self) -> float:
@@ -89,8 +71,7 @@ class Fitness:
             return self.intra
         ideal = None if self.ideal is None else self.ideal.inter
         inter = self.inter if ideal is None else _share(self.inter, ideal)
-        alpha = self.weights.alpha
-        return alpha * inter + (1 - alpha) * self.intra
+        return ALPHA * inter + (1 - ALPHA) * self.intra
 
 
 def _share(part: float, ideal: float) -> float:
@@ -128,7 +109,6 @@ def shares_of(parts: Iterable[Held], nslots: int, inventory: Inventory) -> Itera
 
 def of_job(
     shares: Iterable[Share],
-    weights: Weights = DEFAULT,
     ideal: Optional[Fitness] = None,
     spread: Optional[float] = None,
 ) -> Fitness:
@@ -146,7 +126,7 @@ def of_job(
     inter = None
     if nodes > 1:
         inter = _fewest_nodes(listed) / nodes if spread is None else spread
-    return Fitness(memory, links, inter, weights, ideal)
+    return Fitness(memory, links, inter, ideal)
 
 
 def spread_of(inventory: Inventory, ranks: int) -> float:
@@ -176,11 +156,6 @@ def domains_of(inventory: Inventory, ranks: int) -> dict[str, tuple[int, int]]:
             fewest += 1
         found[locality] = fabric.spanned(ranks, locality), fewest + max(0, left)
     return found
-
-
-def on_node(share: Share, weights: Weights = DEFAULT) -> Fitness:
-    """The fitness of what one node would give."""
-    return Fitness(memory_locality(share), link_fitness(share), None, weights)
 
 
 def memory_locality(share: Share) -> float:

@@ -1,4 +1,4 @@
-"""The mix of expected jobs: the form of its text, and which free GPUs are of use to them.
+"""The mix of expected jobs (its text: rfc/mix.py): which free GPUs are of use to them.
 
 A free GPU is *stranded* for a kind of job if no such job fits there now, in the smallest kind of
 domain that could host it on an idle node. The kinds are averaged by the GPUs that their jobs take.
@@ -13,22 +13,18 @@ good as two for jobs of two, so that nodes are left with an odd one.
 Where counts are ranges, the smallest job of the kind counts; so does the smallest domain where all
 of a domain above the nodes is asked for.
 
-As text a mix is ``7*slot/[core=12;gpu=1],3*slot/node{x}``: the weight before an RFC 46 shape says
-how often such a job is asked for, relative to the others. This format is treepool's own.
-
 Without a mix the jobs to come are taken to be of one GPU with its fair share of cores, and the
 measure is that of nodes/usable.py. It is a pure function of what is free in either case.
 """
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Iterable, Iterator, Mapping, NamedTuple, Optional
 
 import attrs
 
-from treepool.errors import InvalidJobspec, InvalidOption, InvalidShape
+from treepool.errors import InvalidJobspec
 from treepool.placement.effort import remembered
 from treepool.placement.nodes import usable
 from treepool.placement.nodes.fabric_tree import Fabric
@@ -41,10 +37,9 @@ from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request, request_of
 from treepool.rfc import idset, jobspec
 from treepool.rfc.count import Count
-from treepool.rfc.findings import shown
 from treepool.rfc.jobspec import Jobspec, Vertex, fewest, walk
+from treepool.rfc.mix import Kind
 from treepool.rfc.shape import parse_shape
-from treepool.rfc.shapetoken import MAX_TEXT
 
 #: For so many states of nodes, and types of nodes, the answers are remembered.
 _MAX_STATES, _MAX_TYPES = 1 << 16, 1024
@@ -238,50 +233,3 @@ def _places(root: Domain, cores: int, gpus: int) -> tuple[Domain, ...]:
         return domain.ncores >= cores and idset.size(domain.gpus & root.open_gpus) >= gpus
 
     return tuple(domain for domain, level in levels_of(root, hosts).items() if not level)
-
-
-#: Most kinds of jobs in a text.
-MAX_KINDS = 64
-
-#: A weight and what follows it.
-_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
-_WEIGHTED = re.compile(rf"\s*({_NUMBER})\s*\*")
-
-#: Shapes have commas too, but none before a weight.
-_COMMA = re.compile(rf",(?=\s*{_NUMBER}\s*\*)")
-
-
-@attrs.frozen
-class Kind:
-    """A kind of job: the valid ``shape`` of a job, and its ``weight``, which is above 0."""
-
-    shape: str
-    weight: float = 1.0
-
-
-def read_mix(text: str) -> tuple[Kind, ...]:
-    """The kinds of jobs in *text*, none if it is empty; raises InvalidOption, which names one."""
-    if not text.strip():
-        return ()
-    if len(text) > MAX_TEXT:
-        raise InvalidOption(f"a mix has at most {MAX_TEXT} characters")
-    texts = _COMMA.split(text)
-    if len(texts) > MAX_KINDS:
-        raise InvalidOption(f"more than {MAX_KINDS} kinds of jobs")
-    return tuple(read_kind(one) for one in texts)
-
-
-def read_kind(text: str) -> Kind:
-    """The kind of job in *text*, a shape with or without a weight; raises InvalidOption."""
-    weighted = _WEIGHTED.match(text)
-    shape = (text[weighted.end() :] if weighted else text).strip()
-    weight = float(weighted[1]) if weighted else 1.0
-    if not weight:
-        raise InvalidOption(f"{shown(text)}: a weight is above 0")
-    try:
-        jobspec.from_resources(parse_shape(shape))
-    except InvalidShape as e:
-        raise InvalidOption(f"{shown(shape)}: {e.line}") from None
-    except InvalidJobspec as e:
-        raise InvalidOption(f"{shown(shape)}: {e}") from None
-    return Kind(shape, weight)

@@ -12,13 +12,14 @@ from typing import Any, Generator, Mapping, Optional, Sequence, TypeVar
 import attrs
 
 from treepool.errors import InvalidJobspec
-from treepool.placement.choose.mix import Kind, gpus_of, mix_of, smallest_domains
+from treepool.placement.choose.mix import gpus_of, mix_of, smallest_domains
 from treepool.placement.choose.serve import is_searched
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import request_of
 from treepool.rfc import jobspec
 from treepool.rfc.jobspec import Vertex
+from treepool.rfc.mix import Kind
 from treepool.rfc.shape import format_shape, parse_shape
 from treepool.rfc.shapetoken import DEFAULT_LABEL
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Optional
 
-from treepool.placement.choose.fitness import DEFAULT, Share, Weights, on_node
 from treepool.placement.choose.mix import Mix
+from treepool.placement.names import STRADDLE
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.on_node.fit import Fit
@@ -33,16 +33,12 @@ _OFFSET = LOST_OF_MIX * _MANY * PER_GPU
 #: What it costs to break an idle node, in GPUs; and so many cores of it cost a GPU more.
 BROKEN, CORES_OF_A_GPU = 12, 32
 
-#: The default weight of locality, in GPUs: how much fuller a node must be for a job to straddle.
-STRADDLE = 10.0
-
 
 class Policy:
     """An order of nodes.
 
-    ``straddle`` is what a slot adds to a node's key if it is not local. ``weights`` are the weights
-    of fitness, for a policy that uses it; *gpus* is the weight of locality for Packing, and ``mix``
-    are the jobs to come.
+    ``straddle`` is what a slot adds to a node's key if it is not local. *gpus* is the weight of
+    locality for Packing, and ``mix`` are the jobs to come.
     """
 
     name: str
@@ -52,10 +48,7 @@ class Policy:
     weighs = False
     straddle = ABOVE_KEYS
 
-    def __init__(
-        self, weights: Weights = DEFAULT, gpus: float = STRADDLE, mix: Optional[Mix] = None
-    ) -> None:
-        self.weights = weights
+    def __init__(self, gpus: float = STRADDLE, mix: Optional[Mix] = None) -> None:
         self.mix = mix or Mix()
 
     @property
@@ -110,16 +103,6 @@ class WorstFit(Policy):
         return (_MANY - state.ncores) * _MANY + _MANY - state.ngpus
 
 
-class NodeFit(BestFit):
-    """Best fit, whatever the domains: a slot straddles if the fullest node is split.
-
-    flux-core's own pool chooses nodes in this order.
-    """
-
-    name = "node-fit"
-    straddle = 0
-
-
 class Packing(Policy):
     """The node where the job costs later jobs the least.
 
@@ -145,10 +128,8 @@ class Packing(Policy):
     name = "packing"
     weighs = True
 
-    def __init__(
-        self, weights: Weights = DEFAULT, gpus: float = STRADDLE, mix: Optional[Mix] = None
-    ) -> None:
-        super().__init__(weights, gpus, mix)
+    def __init__(self, gpus: float = STRADDLE, mix: Optional[Mix] = None) -> None:
+        super().__init__(gpus, mix)
         # One part more: of equal costs, the local one comes first.
         self.straddle = (round(gpus * PER_GPU) + 1) * _MANY
 
@@ -176,46 +157,7 @@ class Packing(Policy):
         return cost * _MANY + state.ncores
 
 
-class MinSpan(BestFit):
-    """Nodes that can host the most of the request first: the job spans the fewest nodes.
-
-    It suits jobs whose slots communicate much. Taking the largest shares first gives the fewest
-    nodes. Best fit decides between equal nodes.
-    """
-
-    name = "min-span"
-
-    def key(self, state: NodeState, ask: Ask, gives: Optional[Fit]) -> int:
-        """(units hosted, from the most to the fewest; free cores, free GPUs)."""
-        if gives is None:
-            return 0
-        units = gives.local or len(gives.steps)  # local units are used first
-        return (_MANY - units) * _MANY * _MANY + super().key(state, ask, gives)
-
-
-class BestLocality(BestFit):
-    """The node where a slot sits best first, by its fitness: links and memory; see fitness.py.
-
-    It suits sites where the speed of a job matters more than room for the next one: it uses a fresh
-    node if that gives a better place. Best fit decides between equal nodes.
-    """
-
-    name = "best-locality"
-
-    def key(self, state: NodeState, ask: Ask, gives: Optional[Fit]) -> int:
-        """(1 - fitness in steps of 1/1000, free cores, free GPUs)."""
-        if gives is None:
-            return 0
-        step = gives.steps[0]
-        share = Share(state.type, 1, step.cores, step.gpus, step.nslots)
-        misfit = round(1000 * (1 - on_node(share, self.weights).total))
-        return misfit * _MANY * _MANY + super().key(state, ask, gives)
-
-
+#: The policies, by their names in ``names.py``.
 POLICIES: dict[str, type[Policy]] = {
-    policy.name: policy
-    for policy in (Packing, BestFit, NodeFit, FirstFit, WorstFit, MinSpan, BestLocality)
+    policy.name: policy for policy in (Packing, BestFit, FirstFit, WorstFit)
 }
-
-#: Policies of release 0.1, and those that do what they did.
-REPLACED = {"gpu-sparing": "packing"}

@@ -216,3 +216,11 @@ def lowest_id(domain: Domain) -> tuple[int, int, int, int]:
         not domain.gpus,
         idset.lowest(domain.gpus) if domain.gpus else 0,
     )
+
+
+def around(domain: Domain, cores: int, gpus: int) -> Domain:
+    """The smallest domain in *domain* that has all of *cores* and *gpus*."""
+    for child in domain.children:
+        if not cores & ~child.cores and not gpus & ~child.gpus:
+            return around(child, cores, gpus)
+    return domain

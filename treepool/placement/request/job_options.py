@@ -52,13 +52,11 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 import attrs
 
 from treepool.errors import InvalidJobspec
+from treepool.placement.names import LOCALITIES
 from treepool.rfc.findings import Findings, number, pointer_to, shown
 from treepool.rfc.links import ANY_FAST, FAST
 from treepool.rfc.quote import did_you_mean
 from treepool.rfc.windows import NAME
-
-#: Values of ``locality``, the modes: see doc/design.md, "On a node".
-LOCALITIES = ("preferred", "required", "none")
 
 #: Older words for values, and what they are called now.
 OLD_WORDS = {"prefer": "preferred", "require": "required"}

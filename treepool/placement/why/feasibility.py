@@ -10,7 +10,7 @@ import attrs
 from treepool.errors import InfeasibleRequest, Reason, TooComplex
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.choice import Situation
-from treepool.placement.choose.fitness import Fitness, Weights
+from treepool.placement.choose.fitness import Fitness
 from treepool.placement.choose.selection import Choice
 from treepool.placement.choose.strict import strict
 from treepool.placement.effort import TOO_COMPLEX, remembered
@@ -46,20 +46,17 @@ class Feasibility:
         asked = attrs.evolve(request, duration=0.0)
         return remembered(self._strict, MAX_REASONS, asked, lambda: strict(asked, self._situation))
 
-    def fitness(self, request: Request, weights: Weights) -> Optional[Fitness]:
-        """How good a placement an idle pool would give *request*; None if it cannot serve it.
-
-        All calls must have the same *weights*.
-        """
+    def fitness(self, request: Request) -> Optional[Fitness]:
+        """How good a placement an idle pool would give *request*; None if it cannot serve it."""
         asked = attrs.evolve(request, duration=0.0)
-        return remembered(self._fitness, MAX_REASONS, asked, lambda: self._ideal(asked, weights))
+        return remembered(self._fitness, MAX_REASONS, asked, lambda: self._ideal(asked))
 
-    def _ideal(self, request: Request, weights: Weights) -> Optional[Fitness]:
+    def _ideal(self, request: Request) -> Optional[Fitness]:
         selection = self.choice(request).selection
         if selection is None:
             return None
         found = Allocation(self._inventory, parts_of(selection), selection.nslots)
-        return found.fitness(weights)
+        return found.fitness()
 
     def check(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.
