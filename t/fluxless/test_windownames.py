@@ -19,22 +19,22 @@ def window(**more):
     return window_of(windows.read({**ENTRY, **more}), R, (), said.append), said
 
 
-def test_a_group_has_those_whose_own_it_is_and_those_whom_it_names():
-    own = grp.getgrgid(pwd.getpwuid(ME).pw_gid).gr_name
-    assert ME in members(own)
-    made, said = window(groups=[own])
+def test_a_group_has_those_whom_it_names(monkeypatch):
+    me = pwd.getpwuid(ME).pw_name
+    team = grp.struct_group(("team", "x", 4711, [me, "no-such-user"]))
+    monkeypatch.setattr(grp, "getgrnam", {"team": team}.__getitem__)
+    assert members("team") == [ME]
+    made, said = window(groups=["team"])
     assert made.admits(ME, ("batch",)) and not said
     for group in grp.getgrall():
-        named = [pwd.getpwnam(user).pw_uid for user in group.gr_mem if user in NAMES]
-        assert set(named) <= set(members(group.gr_name))
-
-
-NAMES = {user.pw_name for user in pwd.getpwall()}
+        ids = {user.pw_uid for user in pwd.getpwall() if user.pw_name in group.gr_mem}
+        monkeypatch.undo()
+        assert set(members(group.gr_name)) == ids
 
 
 def test_a_group_that_is_not_there_is_told():
     made, said = window(groups=["no-such-group"])
-    assert said == ["window dat: there is no group 'no-such-group', or nobody is in it"]
+    assert said == ["window dat: there is no group 'no-such-group', or it names nobody"]
     assert not made.users
 
 

@@ -39,7 +39,7 @@ def window_of(
     for group in entry.groups:
         found = members(group)
         if not found:
-            problem(f"window {entry.name}: there is no group {listed([group])}, or nobody is in it")
+            problem(f"window {entry.name}: there is no group {listed([group])}, or it names nobody")
         users.update(found)
     queued, banks = frozenset(entry.queues), frozenset(entry.banks)
     return Window(entry.name, ranks, entry.start, entry.end, frozenset(users), queued, banks)
@@ -54,14 +54,16 @@ def user_id(user: Union[str, int]) -> Optional[int]:
 
 
 def members(group: str) -> list[int]:
-    """The ids of the users in a group now, as of those whose own group it is; none if unknown."""
+    """The ids of the users whom a group names now; none if it is unknown.
+
+    Those whose own group it is are not among them: to list all users may take minutes at a site.
+    """
     try:
         named = grp.getgrnam(group)
     except (KeyError, ValueError):
         return []
     ids = [user_id(user) for user in named.gr_mem]
-    own = [user.pw_uid for user in pwd.getpwall() if user.pw_gid == named.gr_gid]
-    return [uid for uid in ids if uid is not None] + own
+    return [uid for uid in ids if uid is not None]
 
 
 def listed(names: list[str]) -> str:
