@@ -1,7 +1,7 @@
 """How hard the tests look: one hypothesis profile decides for all of them.
 
 ``pytest --hypothesis-profile=ci`` is what ``make ci`` runs; ``check``, the default, does a part of
-it. A test names what it does in ``ci``, and is given its share by ``examples``. What has no share
+it, and ``land``, which ``.ci/run`` runs, a larger one. A test names what it does in ``ci``, and is given its share by ``examples``. What has no share
 worth running is marked ``depth``: ``make check`` leaves it out.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Iterable
 from hypothesis import HealthCheck, settings
 
 #: Examples of a property test that asks for no number of its own, by profile.
-CI, CHECK = 100, 4
+CI, LAND, CHECK = 100, 20, 4
 
 #: Timings never decide a test.
 _TIMELESS = {
@@ -21,6 +21,7 @@ _TIMELESS = {
 }
 
 settings.register_profile("check", max_examples=CHECK, **_TIMELESS)
+settings.register_profile("land", max_examples=LAND, **_TIMELESS)
 settings.register_profile("ci", max_examples=CI, **_TIMELESS)
 
 
