@@ -1,8 +1,9 @@
 """How hard the tests look: one hypothesis profile decides for all of them.
 
 ``pytest --hypothesis-profile=ci`` is what ``make ci`` runs; ``check``, the default, does a part of
-it, and ``land``, which ``.ci/run`` runs, a larger one. A test names what it does in ``ci``, and is given its share by ``examples``. What has no share
-worth running is marked ``depth``: ``make check`` leaves it out.
+it, and ``land``, which ``.ci/run`` runs, a larger one. A test names what it does in ``ci``, and is
+given its share by ``examples``. What has no share worth running is marked ``depth``: ``make check``
+leaves it out.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ class Timer:
 
     def set(self, wait: float) -> None:
         """Go off after *wait* seconds, whatever was set before."""
-        self._timer.stop()  # one that runs would keep its time otherwise
+        if self._due < math.inf:  # one that runs would keep its time otherwise
+            self._timer.stop()
         self._timer.reset(after=max(0.0, wait))
         self._due = time.monotonic() + wait
 
