@@ -110,7 +110,7 @@ USAGE = [
     ("show --ranks 5-1", "--ranks"),
     ("show --ranks 99999999999", "--ranks"),
     ("show --down 16", "--down"),
-    ("show --down x", "--down"),
+    ("show --down x", "argument --down: 'x' is no host of the cluster"),
     ("show --drained 16", "--drained"),
     ("show --drained x", "--drained"),
     ("show --svg - --html -", "stdout"),

@@ -80,6 +80,8 @@ def test_down_and_drained_nodes_get_no_jobs(treepool):
     shape = "slot=14-16/node{x}"
     result = treepool("show", "--down", "0", "--drained", "1", "--jobs", shape)
     assert "14 full, 1 down, 1 drained" in result.out
+    by_name = treepool("show", "--down", "xeon0", "--drained", "xeon[1]", "--jobs", shape)
+    assert by_name.out == result.out
 
 
 def test_svg_and_html_go_to_files_and_nothing_is_printed(treepool, tmp_path):

@@ -17,6 +17,7 @@ from treepool.errors import InvalidOption
 from treepool.placement import options
 from treepool.rfc import idset
 from treepool.rfc.findings import shown, shown_ids
+from treepool.rfc.quote import did_you_mean
 from treepool.view import words
 
 if TYPE_CHECKING:  # the engine is imported where a pool is made: most options need none
@@ -27,6 +28,9 @@ if TYPE_CHECKING:  # the engine is imported where a pool is made: most options n
 
 #: The options of a pool, but for the locality, which a job may say, too.
 PLACEMENT = tuple(name for name in options.OPTIONS if name != "locality")
+
+#: Ranks and not hosts, whatever is wrong with them.
+_RANKS = re.compile(r"[][0-9,\s-]*")
 
 #: Most jobs that may run already.
 MAX_JOBS = 1 << 17
@@ -142,7 +146,7 @@ def flat_nodes(text: str) -> FlatNodes:
 
 def add_jobs(group: Any) -> None:
     """Add ``--down`` and ``--jobs``, what happened to the cluster already, to *group*."""
-    group.add_argument("--down", metavar="IDS", help="ranks that are down, as an idset (RFC 22)")
+    group.add_argument("--down", metavar="NODES", help="hosts or ranks that are down")
     group.add_argument(
         "--jobs",
         metavar="SHAPE",
@@ -274,6 +278,28 @@ def ranks(pool: Pool, option: str, text: Optional[str]) -> int:
     if missing := ids & ~pool.ranks:
         raise Stop(f"argument {option}: ranks not in the cluster: {shown_ids(missing)}", USAGE)
     return ids
+
+
+def hosts(pool: Pool, option: str, text: str) -> int:
+    """The ranks (bitmask) of the hosts in hostlist *text*, given by *option*; raises Stop."""
+    from treepool.rfc import windows
+
+    R = pool.inventory.resource_set
+    with files.naming(f"argument {option}", USAGE):
+        ranks, unknown = windows.ranks_of(text, R)
+    if unknown or not ranks:
+        name = unknown[0] if unknown else text
+        more = f", and {len(unknown) - 1:,} more are not" if len(unknown) > 1 else ""
+        hint = did_you_mean(name, R.hosts)
+        raise Stop(f"argument {option}: {shown(name)} is no host of the cluster{hint}{more}", USAGE)
+    return ranks
+
+
+def nodes(pool: Pool, option: str, text: Optional[str]) -> int:
+    """The ranks (bitmask) of the hosts or ranks given by *option*; raises Stop."""
+    if text is None or _RANKS.fullmatch(text):
+        return ranks(pool, option, text)
+    return hosts(pool, option, text)
 
 
 def check_stdin(arguments: Any, words: Sequence[str]) -> None:

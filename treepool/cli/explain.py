@@ -198,7 +198,7 @@ def _told(
     jobs, drained = _allocated(pool, arguments.jobs), 0
     if taken is not None:
         jobs, drained = {**taken.jobs, **jobs}, taken.drained
-    pool.mark_down(idset.encode(cluster.ranks(pool, "--down", arguments.down)))
+    pool.mark_down(idset.encode(cluster.nodes(pool, "--down", arguments.down)))
     return explain(pool, name, resources, constraints, jobs, options, drained, duration=duration)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, Optional
 
-from treepool.cli import cluster, files, renamed
+from treepool.cli import cluster, renamed
 from treepool.cli.screen import USAGE, Stop
 from treepool.placement.pool import Pool
-from treepool.rfc import idset, windows
+from treepool.rfc import idset
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
 from treepool.view.model import STATES
@@ -35,9 +35,10 @@ def check(arguments: Namespace, pool: Pool) -> Optional[int]:
     found = None
     if arguments.ranks is not None:
         found = cluster.ranks(pool, "--ranks", arguments.ranks)
-    for text, ranks_of in ((arguments.hosts, _hosts), (arguments.domain, _domain)):
-        if text is not None:
-            found = ranks_of(pool, text) & (-1 if found is None else found)
+    if arguments.hosts is not None:
+        found = cluster.hosts(pool, "--hosts", arguments.hosts) & (-1 if found is None else found)
+    if arguments.domain is not None:
+        found = _domain(pool, arguments.domain) & (-1 if found is None else found)
     return found
 
 
@@ -58,19 +59,6 @@ def chosen(arguments: Namespace, picture: Picture, named: Optional[int]) -> Rows
         if look in wanted and (named is None or named >> rank & 1)
     ]
     return rows(picture, only, unfolded=named is not None)
-
-
-def _hosts(pool: Pool, text: str) -> int:
-    """The ranks (bitmask) of the hosts in hostlist *text*; raises Stop."""
-    R = pool.inventory.resource_set
-    with files.naming("argument --hosts", USAGE):
-        ranks, unknown = windows.ranks_of(text, R)
-    if unknown or not ranks:
-        name = unknown[0] if unknown else text
-        more = f", and {len(unknown) - 1:,} more are not" if len(unknown) > 1 else ""
-        hint = did_you_mean(name, R.hosts)
-        raise Stop(f"argument --hosts: {shown(name)} is no host of the cluster{hint}{more}", USAGE)
-    return ranks
 
 
 def _domain(pool: Pool, text: str) -> int:
