@@ -22,9 +22,12 @@ class Cluster(Site):
     def __init__(self):
         fabric = {"switch": [{"ranks": "0-3"}, {"ranks": "4-7"}]}
         super().__init__(pool_of(8, fabric=fabric))
-        self.on = {}
+        self.on, self.preemptible = {}, set()
 
-    def holds(self, jobid, ranks, end, core=0):
+    def holds(self, jobid, ranks, end, core=0, preemptible=False):
+        if preemptible:
+            self.queue.runs(jobid, NOW, 0.0)
+            self.preemptible.add(jobid)
         self.pool.occupy(jobid, tuple((1 << r, 1 << core, 0) for r in ranks), end)
         self.on[jobid] = set(ranks), end
 
@@ -39,7 +42,10 @@ class Cluster(Site):
         return set(idset.iterate(found))
 
     def in_the_way(self, nodes):
-        return sum(1 for ranks, end in self.on.values() if end > START and ranks & set(nodes))
+        """How many jobs that are not preemptible, and how many in all."""
+        on = self.on.items()
+        there = {job for job, (ranks, end) in on if end > START and ranks & set(nodes)}
+        return len(there - self.preemptible), len(there)
 
     def fewest(self, nodes, within, able):
         areas = [set(range(4)), set(range(4, 8))] if within else [set(range(8))]
@@ -57,7 +63,8 @@ def test_as_few_jobs_as_can_be_are_in_the_way(seed, within):
         size = min(len(free), chance.randint(1, 4))
         if size:
             ranks, free = free[:size], free[size:]
-            cluster.holds(jobid, ranks, NOW + chance.choice([500.0, 2000.0, 9e6]))
+            end, gives_way = NOW + chance.choice([500.0, 2000.0, 9e6]), chance.random() < 0.5
+            cluster.holds(jobid, ranks, end, preemptible=gives_way)
     down, closed = chance.randrange(8), chance.randrange(8)
     cluster.pool.mark_down(str(down))
     other = Window("other", 1 << closed, START - 10, START + 10)

@@ -170,7 +170,7 @@ class _Choosing:
     ) -> None:
         self.pool, self.request, self.keep = queue.pool, request, keep
         start, end = span
-        self.able = self.pool.up
+        self.able, self.preemptible = self.pool.up, queue.profile.preemptible
         #: By job, its ranks.
         self.jobs: dict[int, int] = {}
         for holder, holding in queue.profile.holdings.items():
@@ -194,12 +194,12 @@ class _Choosing:
         return 0 if selection is None else selection.ranks
 
     def of(self, area: int) -> Generator[None, None, int]:
-        """The nodes of *area* (bitmask) with the fewest jobs.
+        """The nodes of *area* (bitmask) with the fewest jobs, preemptible ones rather than others.
 
         The smallest jobs stay, as many as can. Of the others, each stays that can besides.
         """
         there = {job: ranks & area for job, ranks in self.jobs.items() if ranks & area}
-        order = sorted(there, key=lambda job: (idset.size(there[job]), job))
+        order = sorted(there, key=lambda j: (j in self.preemptible, idset.size(there[j]), j))
         best, few, many = (yield from self.found(area)), 0, len(order)
         while best and few < many:
             number = (few + many + 1) // 2
@@ -213,10 +213,12 @@ class _Choosing:
                 best, staying = found, staying | there[job]
         return best
 
-    def cost(self, ranks: int) -> tuple[int, int]:
-        """Of *ranks* (bitmask): how many nodes are given up, and how many jobs are in the way."""
-        lost = idset.size(self.keep & ~ranks)
-        return lost, sum(1 for those in self.jobs.values() if those & ranks)
+    def cost(self, ranks: int) -> tuple[int, int, int]:
+        """Of *ranks* (bitmask): how many nodes are given up, and how many jobs are in the way,
+        without the preemptible ones and with them."""
+        there = [job for job, those in self.jobs.items() if those & ranks]
+        firm = sum(1 for job in there if job not in self.preemptible)
+        return idset.size(self.keep & ~ranks), firm, len(there)
 
     def areas(self, within: str) -> Generator[None, None, list[int]]:
         """The domains of *within* (bitmasks), or all nodes, those with the fewest jobs first."""
