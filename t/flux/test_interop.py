@@ -263,16 +263,22 @@ def test_under_a_key_of_another_writer_nodes_are_flat_and_jobs_carry_it_along_un
     [
         {"writer": "fluxion:jgf_shorthand", "graph": {"nodes": [], "edges": []}},
         {"graph": {"nodes": [{"id": "0", "metadata": {"type": "cluster"}}], "edges": []}},
-        {"children": CHILDREN},
-        {},
     ],
-    ids=["fluxion", "graph-alone", "no-writer", "empty"],
+    ids=["fluxion", "graph-alone"],
 )
 def test_under_fluxions_key_nodes_are_flat_and_jobs_have_none(key):
     """It has the graph of the instance, which Fluxion would take for what the job has."""
     pool, job = with_key(key)
     assert pool.localities == ()
     assert "scheduling" not in job
+    accepted(job)
+
+
+@pytest.mark.parametrize("key", [{"children": CHILDREN}, {"site": 1}, {}])
+def test_under_a_key_of_nobody_nodes_are_flat_and_jobs_have_it(key):
+    pool, job = with_key(key)
+    assert pool.localities == ()
+    assert job["scheduling"] == key
     accepted(job)
 
 

@@ -73,6 +73,8 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self.inbox = Inbox(h, self.runner, self.start_schedule)
         #: How many series of requests to cancel are done in part: no job may start.
         self.cancelling = 0
+        #: How many more have arrived, and wait in the inbox for their turn.
+        self.coming = 0
         #: Whether more of the last series may be on their way.
         self._asking = False
         #: The user of each job that has resources.
@@ -279,8 +281,13 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         """
         if not self._asking:
             self._asking = True
-            self.cancelling += 1  # from now on: passes wait for the inbox, but not for ever
+            self.coming += 1
+            self.inbox.put(self._begin_cancels)
             then(self.handle, self.handle.rpc("job-manager.getinfo"), self._on_cancels)
+
+    def _begin_cancels(self) -> None:
+        self.coming -= 1
+        self.cancelling += 1
 
     def _on_cancels(self, _future: Any) -> None:
         self._asking = False

@@ -47,6 +47,9 @@ _PAUSE = 10
 #: Seconds that passes wait at most for requests to cancel, so that who cancels stops nobody.
 _CANCELS = 5.0
 
+#: Seconds that they wait at most for the inbox to come to such requests.
+_COMING = 0.3
+
 #: Seconds of passes between two lots of new priorities, so that who changes his stops nobody.
 _CHANGES = 0.25
 
@@ -74,6 +77,7 @@ class TreepoolScheduler(Protocol):
             raise
         self._use_flux_options()
         self._precedence, self._cancels = Precedence(), Precedence(_CANCELS)
+        self._coming = Precedence(_COMING)
         #: When the last changes of jobs had all been applied (monotonic seconds).
         self._applied = -_CHANGES
         #: Whether a pass was asked for since the jobs were told what the last one came to.
@@ -292,7 +296,7 @@ class TreepoolScheduler(Protocol):
         """Whether a pass may go on now; what is in its way asks for a pass when that is done."""
         if self._attached.lost or not self._held_back.known:
             return False
-        if self._cancels.waits(self.cancelling > 0):
+        if self._cancels.waits(self.cancelling > 0) or self._coming.waits(self.coming > 0):
             return False
         # The first job of the queue may be among what the scheduler was told.
         return not self._precedence.waits(bool(self.inbox))
