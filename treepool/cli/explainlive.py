@@ -41,8 +41,10 @@ def explain_job(arguments: Namespace) -> int:
     told: Optional[Explanation] = None
     window: Optional[WindowEntry] = None
     spec: Optional[dict[str, Any]] = None
-    if facts.answer is not None and facts.answer.get("code") == "opens":
-        window = windows.behind(facts.answer, (w.entry for w in client.windows_now()))
+    answer = facts.answer or {}
+    is_early = answer.get("code") == "opens"
+    if is_early:
+        window = windows.behind(answer, (w.entry for w in client.windows_now()))
     if parts or facts.waits_for_resources:
         from treepool.view.status import domains_of
 
@@ -67,8 +69,7 @@ def explain_job(arguments: Namespace) -> int:
             if other:
                 out(f"     {other}")
         if window is not None:
-            inside = facts.answer is not None and facts.answer.get("code") == "opens"
-            how = "was submitted for" if inside else "may not reach into"
+            how = "was submitted for" if is_early else "may not reach into"
             out(f"     it {how} {windows.line(window, now)}")
         _details(told, arguments.verbose)
     return DONE if facts.state in _SERVED and facts.started else NO

@@ -6,7 +6,6 @@ KVS; if the end of a job was changed, that is in its events.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from typing import Any, Iterator, Mapping, Sequence, Union
@@ -17,6 +16,7 @@ from flux.core.inner import ffi, lib
 from flux.job import JobID
 
 from treepool.errors import InvalidR
+from treepool.flux.libflux import each
 from treepool.rfc import idset
 from treepool.rfc.rset import MAX_TIME, ResourceSet, RLiteEntry, merge_entries
 
@@ -50,15 +50,10 @@ def running_jobs(handle: Any) -> Iterator[tuple[Mapping[str, Any], Value, Value,
 
 def _told(handle: Any) -> Iterator[Mapping[str, Any]]:
     future = ask_hello(handle)
-    while True:
-        try:
-            told = future.get()
-        except OSError as e:
-            if e.errno == errno.ENODATA:
-                return
-            raise OSError(e.errno, f"{_HELLO}: {e.strerror}") from None
-        yield told
-        future.reset()
+    try:
+        yield from each(future, future.get)
+    except OSError as e:
+        raise OSError(e.errno, f"{_HELLO}: {e.strerror}") from None
 
 
 def kvs_values(handle: Any, keys: Sequence[str]) -> list[Value]:

@@ -19,7 +19,7 @@ from _flux._core import ffi, lib
 from treepool.rfc.queues import inner
 
 #: flux-core's numbers for any broker, and for a request with several answers.
-_ANY, STREAMING = 0xFFFFFFFF, 2
+_ANY, _STREAMING = 0xFFFFFFFF, 2
 
 #: Seconds after which a wait looks whether the user has pressed Ctrl-C.
 _SLICE = 0.2
@@ -114,16 +114,8 @@ class Broker:
 
     def watch(self, topic: str, payload: Any, rank: int = _ANY) -> Iterator[str]:
         """The texts that answer a request, until the end of its answers; raises OSError."""
-        future = self.rpc(topic, payload, rank, STREAMING)
-        while True:
-            try:
-                answer = future.get_str()
-            except OSError as e:
-                if e.errno == errno.ENODATA:
-                    return
-                raise
-            yield answer
-            future.reset()
+        future = self.rpc(topic, payload, rank, _STREAMING)
+        return each(future, future.get_str)
 
     def value(self, key: str) -> str:
         """The value of a key of the instance's KVS; raises OSError."""
@@ -137,6 +129,22 @@ class Broker:
             self._configuration = self.rpc("config.get").get()
         *tables, last = key.split(".")
         return inner(self._configuration, *tables).get(last, default)
+
+
+def each(future: Any, get: Callable[[], Any]) -> Iterator[Any]:
+    """What *get* returns for each answer to a request that has several; raises OSError.
+
+    *future* is a Future, or one of flux-core's own.
+    """
+    while True:
+        try:
+            answer = get()
+        except OSError as e:
+            if e.errno == errno.ENODATA:
+                return
+            raise
+        yield answer
+        future.reset()
 
 
 def job_id(text: str) -> int:
