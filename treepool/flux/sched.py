@@ -288,6 +288,7 @@ class TreepoolScheduler(Protocol):
 
     def start_schedule(self) -> None:
         """Ask for a pass, because something has changed."""
+        self._windows.follow()
         self._asked = True
         self._passes.wake()
 

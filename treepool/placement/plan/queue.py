@@ -108,6 +108,8 @@ class Queue:
         self.jobs: dict[int, Waiting] = {}
         self.reservations: dict[Holder, Reservation] = {}
         self.windows: dict[str, Window] = {}
+        #: Windows that ``set_windows`` keeps: spares.py has them.
+        self.spares: tuple[Window, ...] = ()
         self._window_ends = math.inf
         self._launcher = launcher
         self._clock = clock
@@ -252,7 +254,7 @@ class Queue:
 
     def set_windows(self, windows: Iterable[Window]) -> None:
         """Replace all windows."""
-        new = {window.name: window for window in windows}
+        new = {window.name: window for window in (*windows, *self.spares)}
         self._done = False
         for name, window in list(self.windows.items()):
             if new.get(name) != window:
@@ -268,7 +270,8 @@ class Queue:
                     reservation = self.reservations.get(holder)
                     if reservation and name not in reservation.job.job_class.admitted:
                         self._void[reservation.job.jobid] = None
-        self._window_ends = min((w.end for w in self.windows.values()), default=math.inf)
+        ends = (w.end for w in self.windows.values() if w not in self.spares)
+        self._window_ends = min(ends, default=math.inf)
 
     # -- queries
 
