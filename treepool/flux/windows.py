@@ -23,7 +23,6 @@ from treepool.flux.config import Configuration
 from treepool.flux.questions import request_watcher
 from treepool.flux.runner import Runner, Work
 from treepool.flux.windownames import window_of
-from treepool.placement.held import HELD_BACK
 from treepool.placement.plan.jobs import Holder
 from treepool.placement.plan.profile import PRESENT
 from treepool.placement.plan.queue import Queue
@@ -82,8 +81,8 @@ class Windows:
     """The windows of an instance, in *queue*, which has no jobs yet.
 
     *configuration* has windows of its own, and the queues; *kept* are those in the KVS. *owner_of*
-    gives the user and the queues of a waiting job, *changed* is called when there may be something
-    to start.
+    gives the user, the queues and the bank of a job. *changed* is called when there may be
+    something to start.
     """
 
     def __init__(
@@ -379,10 +378,8 @@ class Windows:
 
     def _answer(self, change: _Change, told: Conflicts) -> None:
         if change.msg is not None:
-            running = [jobid for jobid in told.running if jobid != HELD_BACK]
             hosts = "" if change.added is None else change.added.hosts
-            answer = {**attrs.asdict(told), "running": running, "hosts": hosts}
-            self._handle.respond(change.msg, answer)
+            self._handle.respond(change.msg, {**attrs.asdict(told), "hosts": hosts})
 
     def _give_up(self, error: Exception) -> None:
         """Report that the first change is not made because of *error*, and drop it."""

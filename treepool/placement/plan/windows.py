@@ -10,7 +10,7 @@ from treepool.placement.held import HELD_BACK
 from treepool.placement.nodes.fabric_tree import ROOT
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.jobs import Holder, Sight, Waiting
+from treepool.placement.plan.jobs import Holder, Sight
 from treepool.placement.plan.profile import Meter
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 #: The user (numeric id), the Flux queues and the bank of a job: in a virtual queue, it is in the
 #: parent, too.
 Owner = tuple[int, tuple[str, ...], str]
-OwnerOf = Callable[[Waiting], Owner]
+#: Gives that of a job that waits or runs, by its id.
+OwnerOf = Callable[[int], Owner]
 
 #: Jobs between two yields.
 _STRIDE = 64
@@ -68,10 +69,10 @@ class Window:
 
 @attrs.frozen
 class Conflicts:
-    """The jobs (by id) that are in conflict with a window.
+    """The jobs (by id) that are in conflict with a window, which does not admit them.
 
     Those in ``reserved`` wait, and lose their reservations. Those in ``running`` may still use its
-    nodes when it starts, even if the window would admit them.
+    nodes when it starts.
     """
 
     reserved: tuple[int, ...] = ()
@@ -110,7 +111,7 @@ def conflicts(
     reserved: set[int] = set()
     for window in windows:
         reserved.update(_reserved(queue, window, owner_of))
-        running.update((yield from _running(queue, window)))
+        running.update((yield from _running(queue, window, owner_of)))
     return Conflicts(tuple(sorted(reserved)), tuple(sorted(running)))
 
 
@@ -125,7 +126,7 @@ def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterat
     for count, jobid in enumerate(list(queue.jobs), 1):
         job = queue.jobs.get(jobid)
         if job is not None:
-            owner = owner_of(job)
+            owner = owner_of(jobid)
             admitted = known.get(owner)
             if admitted is None:
                 admitted = known[owner] = admitting(windows, *owner)
@@ -142,17 +143,20 @@ def _reserved(queue: Queue, window: Window, owner_of: OwnerOf) -> Iterator[int]:
     parts = window.parts(queue.pool.inventory)
     for holder in queue.profile.in_the_way(window.start, window.end, parts, Sight()):
         made = queue.reservations[holder].job if isinstance(holder, int) else None
-        if made is not None and not window.admits(*owner_of(made)):
+        if made is not None and not window.admits(*owner_of(made.jobid)):
             yield made.jobid
 
 
-def _running(queue: Queue, window: Window) -> Generator[None, None, tuple[int, ...]]:
-    """The jobs that run on nodes of *window* and may end after its start."""
+def _running(
+    queue: Queue, window: Window, owner_of: OwnerOf
+) -> Generator[None, None, tuple[int, ...]]:
+    """The jobs that run on nodes of *window*, may end after its start, and are not admitted."""
     pool = queue.pool
     found = []
     for count, (jobid, end) in enumerate(sorted(pool.job_end_times()), 1):
         job = pool.job(jobid) if not end or end > window.start else None
-        if job is not None and any(window.ranks & part[0] for part in job.parts):
+        there = job is not None and any(window.ranks & part[0] for part in job.parts)
+        if there and jobid != HELD_BACK and not window.admits(*owner_of(jobid)):
             found.append(jobid)
         if count % _STRIDE == 0:
             yield
