@@ -62,8 +62,8 @@ _MOST_KEPT = 64
 #: No time: it begins after it ends.
 _NEVER = math.inf, -math.inf
 
-#: Work (see Meter) for a job that is looked at.
-_JOB = 4
+#: Work (see Meter) for a job that is looked at, and for one that starts, whose R is written.
+_JOB, _START = 4, 64
 
 
 class Launcher(Protocol):
@@ -731,6 +731,7 @@ class Queue:
         self, job: Waiting, parts: tuple[Held, ...], nslots: int, now: float, end: float
     ) -> None:
         """Let *job* hold *parts*, planned until *end*, and leave the queue."""
+        self.profile.meter.owe(_START)
         pool, jobid = self.pool, job.jobid
         held = pool.has_job(jobid)
         after = job.job_class.terms.after
