@@ -12,14 +12,14 @@ from errno import EINVAL
 from typing import Any, Generator, Iterator, Mapping, Optional
 
 from flux.brokermod import request_handler
-from flux.job import JobID, job_raise_async
+from flux.job import JobID
 
 from treepool import __version__
 from treepool.errors import InvalidOption, InvalidWindow, PoolConflict
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.attached import Attached
-from treepool.flux.callbacks import answered, payload_of, report, then
+from treepool.flux.callbacks import answered, payload_of, report
 from treepool.flux.config import Configuration, refusal
 from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
@@ -361,8 +361,7 @@ class TreepoolScheduler(Protocol):
         queue = self._submissions[job.jobid].queue
         note = f"preempted by {JobID(job.jobid).f58}" + f" of queue {queue}" * bool(queue)
         for victim in sorted(new):
-            raised = job_raise_async(self.handle, victim, "preempt", 0, note)
-            then(self.handle, raised, lambda future: future.get())
+            self.end_job(victim, "preempt", note)
         self._numbers.preempted += len(new)
         names = [JobID(victim).f58 for victim in sorted(victims)[:_MOST_NAMED]]
         more = ["..."] * (len(victims) > _MOST_NAMED)
