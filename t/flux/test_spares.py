@@ -26,7 +26,7 @@ def inner(outer):
     words = typed.replace("-N17", "-N5").split()[1:-1]
     options = ["exit-timeout=none", "cpu-affinity=off", "gpu-affinity=off"]
     here = [f"--conf={one}" for one in ("tbon.topo=kary:0", "resource.noverify=true")]
-    here += ["--exclusive", *(f"-o{option}" for option in options)]
+    here += ["--exclusive", "--output=/dev/null", *(f"-o{option}" for option in options)]
     script = "flux kvs put ready=1; exec sleep inf"
     job = outer.flux(*words, *here, "--wrap", *script.split())
     outer.wait(job, "memo")  # the instance tells where it is
