@@ -22,8 +22,8 @@ NOW = 1000.0
 class Site:
     """A cluster whose jobs end when they are told to, after ``grace`` seconds."""
 
-    def __init__(self, nodes=2, policy="easy", depth=1, grace=2.0):
-        self.pool, self.now, self.grace = pool_of(nodes), NOW, grace
+    def __init__(self, nodes=2, policy="easy", depth=1, grace=2.0, gpus=0):
+        self.pool, self.now, self.grace = pool_of(nodes, gpus=gpus), NOW, grace
         self.queue = Queue(self.pool, self, lambda: self.now, Rule(policy, depth))
         #: By job id: when it started, until when it is allowed to run, on what.
         self.running, self.started_at = {}, {}
@@ -249,6 +249,19 @@ def test_what_is_searched_for_one_that_preempts_is_so_when_it_is_reserved(monkey
         assert site.starts()[2] >= window.end, steps
         if taken < steps:
             break
+
+
+@pytest.mark.parametrize(("gpus", "wanted"), [(0, "slot/core=4"), (4, "slot/core=1")])
+def test_what_is_reserved_of_a_preemptible_job_is_not_missing_elsewhere(gpus, wanted):
+    """Job 4, which ends nobody, uses what job 2 leaves all the time."""
+    site = Site(nodes=2, policy="conservative", depth=8, gpus=gpus)
+    more = f";gpu={gpus}" if gpus else ""
+    site.submit(1, f"slot/[core=8{more}]", 1000, after=10)
+    site.submit(2, f"slot/[core=4{more}]", 1000, preempts=False)
+    site.submit(3, f"slot/[core=8{more}]", 500)
+    assert site.starts() == {3: NOW + 10}
+    site.submit(4, wanted, 100, preempts=False)
+    assert site.started_at[4] == NOW
 
 
 def test_to_choose_among_thousands_who_ends_makes_no_long_step():

@@ -161,7 +161,7 @@ class Profile:
         self._having_few = 0
         #: By block, the parts on many ranks.
         self._around: dict[int, dict[_Part, Holding]] = {}
-        self._supplies: dict[tuple[int, bool], Supply] = {}
+        self._supplies: dict[tuple[int, Optional[bool]], Supply] = {}
         self._serials = count()
         self.ends, self.starts = Times(), Times()
         #: From when on preemptible jobs may be ended; which holdings are theirs; and of those that
@@ -308,15 +308,15 @@ class Profile:
 
     def supply(self, within: int, preempts: bool) -> Supply:
         """How much is free over time on the ranks *within* (bitmask) that are up, or on all ranks
-        if there are many such sets: it is never more on some of them. For a job that *preempts*
-        there is more as soon as there are preemptible jobs."""
-        preempts = preempts and bool(self.preemptible)
-        if (within, preempts) not in self._supplies and len(self._supplies) >= _MAX_SUPPLIES:
+        if there are many such sets: it is never more on some of them. Whether a job *preempts*
+        matters as soon as there are preemptible jobs."""
+        sees = preempts if self.preemptible else None
+        if (within, sees) not in self._supplies and len(self._supplies) >= _MAX_SUPPLIES:
             within = idset.EVERY
-        found = self._supplies.get((within, preempts))
+        found = self._supplies.get((within, sees))
         if found is None:
-            found = Supply(self.pool.inventory, within & self.pool.up, self.holdings, preempts)
-            self._supplies[within, preempts] = found
+            found = Supply(self.pool.inventory, within & self.pool.up, self.holdings, sees)
+            self._supplies[within, sees] = found
         return found
 
     def settled(self, within: int, preempts: bool) -> Generator[None, None, Supply]:

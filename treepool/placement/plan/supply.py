@@ -23,8 +23,9 @@ class Supply:
     """The free cores and GPUs of the ranks *within* (bitmask) of *inventory*, all of which are up.
 
     They are never less than what is free. What windows have counts as free: jobs that run when one
-    begins hold the same cores. For a job that *preempts* preemptible jobs hold until they may be
-    ended. *holdings* are counted in steps, by ``settled``.
+    begins hold the same cores. Where jobs are preemptible, what is planned for those that preempt
+    is theirs too: for a job that *preempts* preemptible jobs hold until they may be ended, and for
+    one that does not, only they count. *holdings* are counted in steps, by ``settled``.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class Supply:
         inventory: Inventory,
         within: int,
         holdings: Mapping[Holder, Holding],
-        preempts: bool = False,
+        preempts: Optional[bool] = None,
     ) -> None:
         self._within, self._preempts = within, preempts
         sizes = [(t.root, idset.size(ranks & within)) for t, ranks in inventory.node_types.items()]
@@ -65,7 +66,7 @@ class Supply:
 
     def _count(self, holder: Holder, holding: Holding, sign: int) -> None:
         """Count a holding that comes, if *sign* is 1, or one that goes, if it is -1."""
-        if not holding.ranks & self._within:
+        if not holding.ranks & self._within or (holding.preempts and self._preempts is False):
             return
         cores = gpus = 0
         for ranks, its_cores, its_gpus in () if isinstance(holder, str) else holding.parts:

@@ -91,7 +91,7 @@ class Units:
         """For how many of the units that are needed so many *cores* and *gpus* are too few."""
         short = (
             -((have - all_of_them) * self.need // all_of_them)
-            for have, all_of_them in zip((cores, gpus), self.least)
+            for have, all_of_them in zip((max(0, cores), max(0, gpus)), self.least)
             if have < all_of_them
         )
         return max(short, default=0)
