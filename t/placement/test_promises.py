@@ -357,6 +357,21 @@ def test_a_job_that_waits_for_a_late_one_takes_what_else_becomes_free(policy):
 
 
 @each_policy
+def test_a_job_that_waits_for_a_late_one_takes_what_it_has_reserved_and_what_else_becomes_free(
+    policy,
+):
+    site = site_of(policy, nodes=3)
+    for jobid, end in ((1, 100), (2, 100), (3, 1000)):
+        site.runs(jobid, "slot=1/core=8", NOW + end)
+    assert waits(site, 4, "slot=2/core=8")
+    site.run(until=NOW + 101)
+    for jobid in (2, 3):
+        site.end(jobid)
+        site.run()
+    assert list(site.running) == [1, 4]
+
+
+@each_policy
 def test_reservations_move_to_the_real_time_when_the_clock_is_set_back(policy):
     site = site_of(policy)
     site.runs(1, "slot=2/core=8", NOW + 100)

@@ -635,9 +635,12 @@ class Queue:
 
     def _lacking(self, job: Waiting, units: Units) -> Generator[None, None, int]:
         """How many *units* *job* lacks for a start now, at least, by the numbers of free cores and
-        GPUs alone, which most often say that it cannot."""
+        GPUs alone, which most often say that it cannot. They have what is reserved, also where that
+        holds no more or is its own."""
         supply = yield from self.profile.settled(units.within, False)
         now, made = self._clock(), self.reservations.get(job.jobid)
+        if self._void or (made is not None and made.start <= now):
+            return 0
         end = job.end(now) - job.sight.tail
         return units.lacking(*supply.least(now, end if made is None else min(end, made.start)))
 
