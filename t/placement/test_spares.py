@@ -119,13 +119,50 @@ def test_the_spare_that_is_nearest_to_the_node_that_failed_serves():
     assert case.kept == {5, 6}
 
 
-def test_nodes_of_a_rare_kind_are_no_spares():
+def with_a_rare_kind(spares):
+    """Four nodes without GPUs, and two with."""
     R_lite = [
         {"rank": "0-3", "children": {"core": "0-7"}},
         {"rank": "4-5", "children": {"core": "0-7", "gpu": "0-3"}},
     ]
-    case = Case(1, Pool({"version": 1, "execution": {"R_lite": R_lite, "nodelist": ["n[0-5]"]}}))
-    assert case.kept == {3}
+    pool = Pool({"version": 1, "execution": {"R_lite": R_lite, "nodelist": ["n[0-5]"]}})
+    return Case(spares, pool)
+
+
+def test_nodes_of_a_rare_kind_are_no_spares():
+    assert with_a_rare_kind(1).kept == {3}
+
+
+@pytest.mark.parametrize("lost", ["", "1", "3"])
+def test_nodes_of_a_rare_kind_are_spares_no_longer_than_others_are_busy(lost):
+    """Or who asks for all of them would wait for ever."""
+    case = with_a_rare_kind(0)
+    for jobid in range(1, 5):
+        case.submit(jobid, "slot/node{x}", duration=0.0)
+    case.spares.keep(2 if lost else 1)
+    case.pool.remove_ranks(lost)
+    case.follow()
+    assert len(case.kept) == 1 and case.kept <= {4, 5}
+    assert case.submit(5, "slot=2/gpu=4") is None and infeasible(case, "slot=2/gpu=4") is None
+    (idle,) = (job for job, ranks in case.started_on.items() if ranks == {2})
+    case.free(idle)
+    assert case.kept == {2} and case.started_on[5] == {4, 5}
+
+
+def test_no_domain_is_broken_once_all_that_is_left_is_idle_though_a_node_is_lost_for_good():
+    case = Case(0)
+    for jobid in range(1, 18):
+        case.submit(jobid, "slot/node{x}", duration=0.0)
+    case.spares.keep(2)
+    on = {rank: job for job, (rank,) in case.started_on.items()}
+    case.free(on.pop(0))
+    case.pool.remove_ranks("3")
+    case.follow()
+    del on[3]
+    assert case.kept == {0}
+    for job in on.values():
+        case.free(job)
+    assert case.kept == {8}
 
 
 def test_a_node_that_is_lost_for_good_is_replaced_for_good():

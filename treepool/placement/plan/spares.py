@@ -28,7 +28,7 @@ class Spares:
         self._total = idset.size(queue.pool.ranks)
         self._inventory = queue.pool.inventory
         self._up, self._generation = queue.pool.up, -1
-        self._best = self.number = self.kept = 0
+        self._best = self._kinds = self.number = self.kept = 0
 
     def keep(self, number: int) -> None:
         """Keep *number* spare nodes from the next ``follow`` on."""
@@ -46,21 +46,24 @@ class Spares:
         if self._generation == pool.generation or not (self.number or before):
             return False
         if self._generation < 0 or pool.inventory is not self._inventory:
-            self._best = preferred(pool.inventory, pool.ranks, self.number)
             self._judge()
+            self._best = preferred(pool.inventory, pool.ranks, pool.spares)
+            types = pool.inventory.node_types.values()
+            self._kinds = idset.union(ranks for ranks in types if ranks & self._best)
         lost = self._up & ~pool.up
         index = pool.situation.index
         idle = idset.union(ranks for state, ranks in index.buckets.items() if state.idle)
-        whole = idset.size(pool.up) == self._total
         wanted = max(0, self.number - self._total + idset.size(pool.up))
         kept = before & idle
         surplus = idset.size(kept) - wanted
         if surplus > 0:
             kept &= ~nearest(self._inventory, kept, lost, surplus)
-        elif surplus or self._best & idle & ~kept:
-            kept &= self._best if whole else kept
-            more = preferred(pool.inventory, idle & ~kept, wanted - idset.size(kept))
-            kept |= more
+        else:
+            # Requests are judged by the best ones: others are kept only while those are busy.
+            whole = pool.up == pool.ranks
+            for better in (self._best if whole else 0, self._kinds):
+                kept &= better if better & idle & ~kept else kept
+            kept |= preferred(pool.inventory, idle & ~kept, wanted - idset.size(kept))
         self._inventory, self._up, self._generation = pool.inventory, pool.up, pool.generation
         self.kept = kept
         if kept != before:
