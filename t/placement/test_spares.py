@@ -9,6 +9,7 @@ from placement.promises import NOW, Site, pool_of, ranks_in
 from treepool.errors import InfeasibleRequest
 from treepool.placement.plan.jobs import Rule, finish
 from treepool.placement.plan.spares import Spares
+from treepool.placement.plan.windows import Window
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from work import Lines
@@ -165,6 +166,26 @@ def test_no_domain_is_broken_once_all_that_is_left_is_idle_though_a_node_is_lost
     assert case.kept == {8}
 
 
+def test_a_window_has_all_its_nodes_while_others_of_their_kind_can_be_spares():
+    case = Case(1, pool_of(4))
+    assert case.kept == {3}
+    window = Window("dat", 0b1100, NOW, NOW + 1000, frozenset([7]))
+    case.set_windows([window])
+    case.follow()
+    assert case.kept == {1}
+    assert case.submit(1, "slot/node{x}") == {0}
+    assert case.submit(2, "slot=2/node{x}", user=7) == {2, 3}
+    case.free(1)
+    case.free(2)
+    assert case.kept == {1}
+    case.set_windows([])
+    case.follow()
+    assert case.kept == {3}
+    case.set_windows([Window("all", 0b1111, NOW, NOW + 1000, frozenset([7]))])
+    case.follow()
+    assert case.kept == {3}
+
+
 def test_a_node_that_is_lost_for_good_is_replaced_for_good():
     case = Case(2)
     case.submit(1, "slot=15/node{x}")
@@ -212,6 +233,6 @@ def test_to_follow_a_pool_that_has_not_changed_or_only_in_jobs_is_little_work():
     case = Case(4, pool_of(nodes, fabric={"switch": switches}))
     case.runs(1, f"slot={nodes - 10}/node{{x}}", NOW + 100)
     case.runs(2, "slot=1/core=1", NOW + 100)
-    with Lines(60):
+    with Lines(100):
         case.spares.follow(case.now)
         case.spares.follow(case.now)

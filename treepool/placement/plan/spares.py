@@ -27,7 +27,7 @@ class Spares:
         self._queue = queue
         self._total = idset.size(queue.pool.ranks)
         self._inventory = queue.pool.inventory
-        self._up, self._generation = queue.pool.up, -1
+        self._up, self._generation, self._closed = queue.pool.up, -1, 0
         self._best = self._kinds = self.number = self.kept = 0
 
     def keep(self, number: int) -> None:
@@ -43,8 +43,12 @@ class Spares:
     def follow(self, now: float) -> bool:
         """Follow the pool; returns whether other nodes are kept than before."""
         pool, before = self._queue.pool, self.kept
-        if self._generation == pool.generation or not (self.number or before):
+        windows = (w.ranks for w in self._queue.windows.values() if w.name != _NAME)
+        closed = idset.union(windows) if self.number else 0
+        same = self._generation == pool.generation and closed == self._closed
+        if same or not (self.number or before):
             return False
+        self._closed = closed
         if self._generation < 0 or pool.inventory is not self._inventory:
             self._judge()
             self._best = preferred(pool.inventory, pool.ranks, pool.spares)
@@ -60,10 +64,12 @@ class Spares:
             kept &= ~nearest(self._inventory, kept, lost, surplus)
         else:
             # Requests are judged by the best ones: others are kept only while those are busy.
-            whole = pool.up == pool.ranks
-            for better in (self._best if whole else 0, self._kinds):
-                kept &= better if better & idle & ~kept else kept
-            kept |= preferred(pool.inventory, idle & ~kept, wanted - idset.size(kept))
+            best = self._best if pool.up == pool.ranks else 0
+            for better in (best & ~closed, self._kinds & ~closed, self._kinds, idle):
+                others = better & idle & ~kept
+                if others:
+                    kept &= better
+                    kept |= preferred(pool.inventory, others, wanted - idset.size(kept))
         self._inventory, self._up, self._generation = pool.inventory, pool.up, pool.generation
         self.kept = kept
         if kept != before:
