@@ -264,6 +264,19 @@ def test_what_is_reserved_of_a_preemptible_job_is_not_missing_elsewhere(gpus, wa
     assert site.started_at[4] == NOW
 
 
+@pytest.mark.parametrize("after", [0.0, 20.0])
+def test_a_preemptible_job_is_planned_after_one_that_starts_late(after):
+    site = Site(nodes=1, policy="conservative", depth=8)
+    site.submit(1, "slot/core=8", 100, preempts=False)
+    site.submit(2, "slot/core=8", 50)
+    site.submit(3, "slot/core=8", 50, after=after)
+    assert site.starts() == {2: NOW + 100, 3: NOW + 150}
+    site.now = NOW + 110
+    site.end(1)
+    site.rest()
+    assert site.started_at[2] == NOW + 110 and site.starts() == {3: NOW + 160}
+
+
 def test_to_choose_among_thousands_who_ends_makes_no_long_step():
     nodes, jobs = 256, 2048
     site = Site(nodes)

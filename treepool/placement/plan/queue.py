@@ -655,7 +655,8 @@ class Queue:
         made, now = self.reservations[job.jobid], self._clock()
         end = job.end(now)
         if now > made.start + LATE and end > made.end + LATE:
-            delayed = self.profile.in_the_way(made.end, end, made.parts, self._sight(job))
+            sight = self._sight(job)._replace(preempts=False)  # one that may be ended is late too
+            delayed = self.profile.in_the_way(made.end, end, made.parts, sight)
             others = [self.reservations[h].job for h in delayed if h in self.reservations]
             ahead = any(o.queue == job.queue and o.place < job.place for o in others)
             if ahead or len(others) < len(delayed):
