@@ -95,7 +95,7 @@ from treepool.flux import client
 
 name, question = sys.argv[1], json.loads(sys.argv[2])
 handle = client.connected()
-if name == "look":
+if name in ("look", "jobs"):
     answers = client.answers(handle, name)
 else:
     answers = [client.ask(handle, name, question)]
@@ -137,9 +137,12 @@ def test_in_private_mode_a_guest_is_told_what_is_used_not_by_how_many_jobs_nor_u
     used = {"id": None, "parts": [["0-3", "0-119", "0-7"]], "expiration": 0}
     try:
         assert others() == [used]
-        for name in ("numbers", "totals"):
-            with pytest.raises(Failed, match="private here"):
-                answers(private, name)
+        with pytest.raises(Failed, match="private here"):
+            answers(private, "numbers")
+        (told,) = answers(private, "totals")
+        assert told["all"]["nodes"]["allocated"] == 4
+        assert not {"waiting", "reserved", "users"} & set(told)
+        assert [one["jobs"] for one in answers(private, "jobs")] == [[]]
     finally:
         private.flux("cancel", *jobs)
         for job in jobs:

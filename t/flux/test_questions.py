@@ -144,6 +144,7 @@ def test_every_key_of_an_answer_is_documented(instance):
     said = answers(
         instance,
         ("look", {}, True),
+        ("jobs", {}, True),
         ("job", {"id": int(pending[0])}),
         ("job", {"id": int(running[0])}),
         ("ask", {"resources": slot(), "duration": 60}),

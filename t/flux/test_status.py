@@ -41,6 +41,27 @@ def lines(instance, *words):
     return found[:-1], found[-1]["totals"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",),
+        ("status", "--users", "--jobs", "--json"),
+        ("status", "--prometheus"),
+        ("explain", "{near}"),
+        ("where", "{near}"),
+        ("window", "list"),
+    ],
+    ids=" ".join,
+)
+def test_what_the_scheduler_tells_is_printed_without_the_engine(busy, words):
+    """The engine takes as much CPU as all that ``flux jobs`` does: no command is to be slower."""
+    tracing = busy.with_env(PYTHONPROFILEIMPORTTIME="1")
+    done = tracing.run("treepool", *(word.format(near=busy.near) for word in words))
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 0 and "treepool.flux.libflux" in loaded
+    assert not loaded & {"flux", "rich.console", "treepool.placement.pool"}
+
+
 def test_the_totals_are_those_of_flux(busy):
     _, totals = lines(busy, "--json")
     assert (totals["nodes"], totals["drained"]) == (16, 1)
@@ -75,8 +96,18 @@ def test_jobs_that_wait_are_not_asked_for_unless_they_are_shown(busy, words):
     for options, asked in ((words, False), ([*words, "--jobs"], True)):
         done = traced.run("treepool", "status", *options)
         assert done.returncode == 0
-        assert "job-list.list" in done.stderr
+        assert "sched-treepool" in done.stderr
         assert (str(job_id(busy.waiting)) in done.stderr) == asked
+
+
+def test_what_the_scheduler_counts_is_what_one_counts_who_looks_at_the_nodes(busy):
+    told = busy.flux("treepool", "status").splitlines()
+    assert busy.flux("treepool", "status", "--gpus").splitlines()[: len(told)] == told
+    told, looked = (
+        [json.loads(x) for x in busy.flux("treepool", "status", "--json", *more).splitlines()]
+        for more in ((), ("--gpus",))
+    )
+    assert looked[-len(told) :] == told
 
 
 def test_each_gpu_has_a_line_with_its_job(busy):

@@ -14,10 +14,10 @@ from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.windows import WindowEntry
+from treepool.view.jobs import Job, Running
 from treepool.view.jobstory import Closed, Facts
-from treepool.view.model import Drained, Job
 from treepool.view.picture import Picture
-from treepool.view.status import Running
+from treepool.view.totals import Drained
 from view.hostile import HOSTS, cluster
 
 NUMBERS, TOTALS = counted()

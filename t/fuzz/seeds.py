@@ -247,7 +247,8 @@ ASKED = (
     'job\n{"id": 2}',
     "look\n{}",
     "numbers\n",
-    'totals\n{"drained": "0-1,5"}',
+    'totals\n{"drained": ["0-1", "5"]}',
+    "jobs\n{}",
     'totals\n{"users": true}',
 )
 

@@ -7,8 +7,6 @@ from argparse import Namespace
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
-import attrs
-
 from treepool.cli import files, instance
 from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json, plain
 from treepool.placement.nodes.parts import short_form
@@ -37,7 +35,7 @@ def explain_job(arguments: Namespace) -> int:
             jobid = client.job_id(name)
         except ValueError:
             raise Stop(f"{name:.40}: is not a job id", USAGE) from None
-        facts, parts = client.facts(jobid, name)
+        facts = client.facts(jobid, name)
     told: Optional[Explanation] = None
     window: Optional[WindowEntry] = None
     spec: Optional[dict[str, Any]] = None
@@ -45,17 +43,12 @@ def explain_job(arguments: Namespace) -> int:
     is_early = answer.get("code") == "opens"
     if is_early:
         window = windows.behind(answer, (w.entry for w in client.windows_now()))
-    if parts or facts.waits_for_resources:
-        from treepool.view.status import domains_of
-
+    if facts.waits_for_resources:
         live = instance.look()
-        facts = attrs.evolve(facts, domains=domains_of(live.pool.inventory.types, parts))
-        if facts.waits_for_resources:
-            assert facts.answer is not None
-            window = windows.behind(facts.answer, live.windows)
-            with suppress(OSError):  # this user may not read it
-                spec = client.jobspec_of(jobid)
-            told = None if spec is None else _told(live, jobid, spec, name)
+        window = windows.behind(answer, live.windows)
+        with suppress(OSError):  # this user may not read it
+            spec = client.jobspec_of(jobid)
+        told = None if spec is None else _told(live, jobid, spec, name)
     if arguments.json:
         fact = plain(facts)
         fact = {"job": fact.pop("name"), **fact, "window": window, "explanation": _json(told)}

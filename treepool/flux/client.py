@@ -14,7 +14,7 @@ import re
 import time
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -22,14 +22,11 @@ from treepool.flux import libflux, sent
 from treepool.flux.libflux import Broker, Future, job_name, job_result, job_state
 from treepool.flux.libflux import job_id as job_id
 from treepool.placement.nodes.parts import short_form
-from treepool.rfc import idset, times
+from treepool.rfc import times
 from treepool.rfc.queues import Queues, inner
 from treepool.rfc.windows import WindowEntry
 from treepool.view import jobstory
 from treepool.view.jobstory import GIVEN_UP, GONE, OFFLINE, Closed, Facts
-
-if TYPE_CHECKING:
-    from treepool.placement.nodes.state import Held
 
 #: The requests are called ``sched-treepool.NAME``.
 TOPIC = "sched-treepool."
@@ -188,8 +185,7 @@ def user_name(userid: int) -> str:
 def totals(handle: Broker, users: bool = False) -> Any:
     """The answer to the question for totals, with those of *users* if asked for; raises OSError."""
     drained = handle.rpc("resource.status", nodeid=0).get().get("drain") or {}
-    ranks = idset.union(map(idset.decode, drained))
-    return ask(handle, "totals", {"drained": idset.encode(ranks), "users": users})
+    return ask(handle, "totals", {"drained": list(drained), "users": users})
 
 
 # -- jobs and shapes
@@ -217,8 +213,8 @@ def jobspec_of(jobid: int) -> dict[str, Any]:
     return jobspec
 
 
-def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
-    """What is known of job *jobid*, called *name*, and what it holds; raises OSError."""
+def facts(jobid: int, name: str) -> Facts:
+    """What is known of job *jobid*, called *name*; raises OSError."""
     handle = connected()
     try:
         job = handle.rpc("job-list.list-id", {"id": jobid, "attrs": _ATTRIBUTES}).get()["job"]
@@ -228,7 +224,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         raise
     state = job_state(job["state"])
     answer = _answer(handle, jobid) if state in ("SCHED", "RUN", "INACTIVE") else None
-    parts = sent.parts_of((answer or {}).get("parts", ()))
+    placed = {name: (answer or {}).get(name, "") for name in ("hosts", "summary", "domains")}
     exception = job.get("exception_type", "")
     if exception and job.get("exception_note"):
         exception = f"{exception}: {job['exception_note']}"
@@ -240,7 +236,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         closed = attrs.evolve(closed, stopped=GONE)
     if answer is not None:
         closed = _answered(closed)
-    found = Facts(
+    return Facts(
         name=name,
         state=state,
         urgency=int(job.get("urgency", 16)),
@@ -255,12 +251,10 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         stopped=closed.stopped,
         stopped_parent=closed.stopped_parent,
         answer=answer,
-        placement=short_form(parts),
-        hosts=(answer or {}).get("hosts", ""),
-        summary=(answer or {}).get("summary", ""),
+        placement=short_form(sent.parts_of((answer or {}).get("parts", ()))),
+        **placed,
         fitness=fitness_in(job.get("annotations")),
     )
-    return found, parts
 
 
 def fitness_in(annotations: Any) -> Optional[float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from errno import EINVAL
-from typing import Any, Generator, Iterator, Mapping, Optional
+from typing import Any, Generator, Iterator, Mapping, Optional, Sequence
 
 from flux.brokermod import request_handler
 from flux.job import JobID, job_raise_async
@@ -442,8 +442,10 @@ class TreepoolScheduler(Protocol):
         """The windows that are not over, and where each is kept."""
         return self._windows.listed()
 
-    def totals(self, drained: int, by_user: bool) -> Generator[None, None, dict[str, Any]]:
-        """What is used for what, and by whom; *drained* are ranks (bitmask)."""
+    def totals(
+        self, drained: Sequence[int], by_user: bool
+    ) -> Generator[None, None, dict[str, Any]]:
+        """What is used for what, and by whom; *drained* are sets of ranks (bitmasks)."""
         queues, waits = self._configuration.queues, self._submissions.waits()
         return totals(self.queue, queues, waits, drained, self.user_of if by_user else None)
 

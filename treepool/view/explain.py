@@ -26,9 +26,10 @@ from treepool.placement.request.vertices import Request
 from treepool.placement.why import decision
 from treepool.placement.why.decision import Decision, Looked
 from treepool.rfc import idset, jobspec
-from treepool.view.model import Drained, Job
+from treepool.view.jobs import Job
 from treepool.view.nearest import Nearest, nearest, oracle
 from treepool.view.places import Place, local_slots, shortage, slot_places, smallest, too_little
+from treepool.view.totals import Drained
 from treepool.view.waiting import Waiting, waiting
 from treepool.view.words import count
 

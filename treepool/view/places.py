@@ -9,10 +9,10 @@ import attrs
 
 from treepool.placement.choose.choice import Situation
 from treepool.placement.gpus.best_set import best_set
-from treepool.placement.held import ranks_in
 from treepool.placement.nodes.distances import farthest
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.link_table import smallest_link
+from treepool.placement.nodes.parts import ranks_in
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.tree import NodeType, around
 from treepool.placement.on_node.cover import nearest

@@ -26,6 +26,7 @@ QUEUES = {
 #: Questions of guests, good and bad.
 QUESTIONS = (
     ("look", {}),
+    ("jobs", {}),
     ("numbers", {}),
     ("totals", {"drained": "0-1"}),
     ("totals", {"users": True}),
