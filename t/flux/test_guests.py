@@ -197,6 +197,12 @@ def test_what_each_user_has_is_for_the_owner(busy, form):
     assert done.stderr == "treepool status: totals of users are for the owner of the instance\n"
 
 
+def test_without_sched_treepool_the_owner_is_told_what_jobs_get_too(small):
+    small.load("sched-simple")
+    assert "fake0" in small.flux("treepool", "alloc", "slot=1/core=1")
+    assert "only its owner" in guest(small, "alloc", "slot=1/core=1").stderr
+
+
 @pytest.mark.parametrize("words", [["status"], ["show", "--instance"]])
 def test_without_sched_treepool_a_guest_is_told_so_and_the_owner_is_served(small, words):
     small.load("sched-simple")

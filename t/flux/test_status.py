@@ -48,6 +48,7 @@ def lines(instance, *words):
         ("status", "--users", "--jobs", "--json"),
         ("status", "--prometheus"),
         ("explain", "{near}"),
+        ("alloc", "slot=1/core=2"),
         ("where", "{near}"),
         ("window", "list"),
     ],
@@ -87,6 +88,25 @@ def test_each_job_has_a_line_with_its_placement(busy):
         assert f"{by_id[job]['fitness']:.2f}" == busy.annotation(job, "locality")
     assert by_id[busy.wide]["name"] == "train"
     assert by_id[busy.waiting]["placement"] == ""
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--print-R",), ("--subinstance",)])
+def test_what_several_jobs_would_get_is_what_one_finds_who_allocates_on_a_copy(busy, form):
+    shapes = ("slot=2/[core=8;gpu=1]", "slot=13/node{x}", "slot=3/core=50", "slot=17/node{x}")
+    words = (
+        "treepool",
+        "alloc",
+        *form,
+        "--locality=required",
+        *shapes,
+        "slot=/x",
+        "slot/socket{x}",
+    )
+    told = busy.run(*words)
+    looked = busy.run(*words, "--policy=packing")  # the default: a copy of the nodes has it
+    assert told.returncode == looked.returncode == 1
+    assert (told.stdout, told.stderr) == (looked.stdout, looked.stderr)
+    assert "core" in told.stdout
 
 
 @pytest.mark.parametrize("words", [[], ["--gpus"]])

@@ -26,7 +26,13 @@ from typing import (
 
 from flux.util import parse_fsd
 
-from treepool.errors import InfeasibleRequest, InvalidIdset, InvalidJobspec
+from treepool.errors import (
+    InfeasibleRequest,
+    InsufficientResources,
+    InvalidIdset,
+    InvalidInput,
+    InvalidJobspec,
+)
 from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
 from treepool.flux.outlook import PRIVATE, Estimate, Outlook, Planned
@@ -46,8 +52,8 @@ from treepool.rfc import hostlist, idset, jobspec
 from treepool.rfc.queues import Queues, inner
 from treepool.rfc.quote import did_you_mean
 
-#: The requests are ``sched-treepool.look``, ``.jobs``, ``.job``, ``.ask``, ``.numbers``,
-#: ``.totals`` and ``.window-list``.
+#: The requests are ``sched-treepool.look``, ``.jobs``, ``.job``, ``.ask``, ``.try``,
+#: ``.numbers``, ``.totals`` and ``.window-list``.
 TOPIC = "sched-treepool."
 
 #: The key of Flux's configuration that hides jobs from other users.
@@ -131,6 +137,7 @@ class Answers:
             "jobs": self._jobs,
             "job": self._job,
             "ask": self._ask,
+            "try": self._try,
             "numbers": self._numbers,
             "totals": self._totals,
             "window-list": self._windows,
@@ -319,6 +326,29 @@ class Answers:
         told = {"verdict": "later", "reason": str(reason), **reason.facts}
         yield {**said, **told, **_estimated(planned.start), **self._placed(planned.parts)}
 
+    # -- several shapes
+
+    def _try(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        """What each of several jobs would get of what is free, after those before it."""
+        jobs = payload.get("jobs")
+        if not (jobs and isinstance(jobs, list) and all(isinstance(one, dict) for one in jobs)):
+            raise Refused(errno.EPROTO, "/jobs: must be a list of at least one object")
+        pool = self._source.pool.copy()
+        for jobid, job in enumerate(jobs, _NEW):
+            try:
+                spec = _jobspec(job, job.get("constraints"), job.get("options"))
+                got = pool.alloc(jobid, pool.parse_resource_request(spec))
+            except InvalidInput as e:
+                yield {"error": "invalid", "message": str(e)}
+            except InfeasibleRequest as e:
+                yield {"error": "infeasible", "message": str(e), **e.reason.facts}
+            except InsufficientResources as e:
+                yield {"error": "insufficient", "message": str(e), **e.reason.facts}
+            else:
+                R = {"R": got.to_dict()} if payload.get("R") else {}
+                where = [got.where(ranks) for ranks, _, _ in got.parts]
+                yield {"parts": _shown(got.parts), "where": where, "nslots": got.nslots, **R}
+
     def _placed(self, parts: tuple[Held, ...]) -> dict[str, Any]:
         """What a job has or would have: for programs, by hosts, and in words."""
         inventory, ranks = self._source.pool.inventory, ranks_in(parts)
@@ -377,16 +407,26 @@ def _spec(payload: Mapping[str, Any], queues: Queues) -> tuple[str, dict[str, An
     if requires:
         given = [] if constraints is None else [constraints]
         constraints = {"and": [{"properties": requires}, *given]}
+    options = payload.get("options", defaults.get("treepool"))
+    return name, _jobspec(payload, constraints, options, defaults.get("duration", 0))
+
+
+def _jobspec(
+    payload: Mapping[str, Any], constraints: Any, options: Any, otherwise: object = 0
+) -> dict[str, Any]:
+    """The jobspec of a question about a job, which lasts for *otherwise* unless it says how long.
+
+    Raises InvalidJobspec.
+    """
     duration = payload.get("duration", 0)
     if not isinstance(duration, (int, float)) or not 0 <= duration < 1e9:
         raise InvalidJobspec("/duration: must be a number of seconds from 0 to 1e9")
     if duration == 0:
-        duration = parse_fsd(str(defaults.get("duration", 0)))
+        duration = parse_fsd(str(otherwise))
     resources = payload.get("resources")
     if not isinstance(resources, list):
         raise InvalidJobspec("/resources: must be a list")
-    options = payload.get("options", defaults.get("treepool"))
-    return name, jobspec.from_resources(resources, duration, constraints, options)
+    return jobspec.from_resources(resources, duration, constraints, options)
 
 
 def _priority(urgency: object, asker: Asker) -> int:

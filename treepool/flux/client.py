@@ -117,10 +117,12 @@ def ask(handle: Broker, name: str, payload: Optional[Mapping[str, Any]] = None) 
         raise _explained(handle, e) from None
 
 
-def answers(handle: Broker, name: str) -> Iterator[Any]:
+def answers(
+    handle: Broker, name: str, payload: Optional[Mapping[str, Any]] = None
+) -> Iterator[Any]:
     """The answers to a question that has several; raises OSError."""
     try:
-        yield from map(json.loads, handle.watch(TOPIC + name, {}, rank=0))
+        yield from map(json.loads, handle.watch(TOPIC + name, dict(payload or {}), rank=0))
     except OSError as e:
         raise _explained(handle, e) from None
 
@@ -282,6 +284,20 @@ def conditions(spec: Mapping[str, Any], urgency: int = 16) -> list[str]:
     known = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
     shown = [f"{one.get('scheme')}={one.get('value')}" for one in known]
     return jobstory.conditions(shown, urgency == 0, time.time())
+
+
+def tries(specs: Sequence[Mapping[str, Any]], with_R: bool) -> Optional[list[Any]]:
+    """What jobs with these jobspecs would get of what is free, each after those before it.
+
+    None if no sched-treepool tells it, or not of so many at once; raises OSError.
+    """
+    asked = {"jobs": list(map(question, specs)), "R": with_R}
+    try:
+        return list(answers(connected(), "try", asked))
+    except OSError as e:
+        if e.errno in (errno.ENOSYS, errno.EMSGSIZE):
+            return None
+        raise
 
 
 def ask_for(question: Mapping[str, Any]) -> tuple[Any, Closed]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional, Protocol
 
 import attrs
 
@@ -11,8 +11,25 @@ from treepool.rfc import idset
 from treepool.view import words
 
 if TYPE_CHECKING:
-    from treepool.placement.allocation import Allocation
     from treepool.placement.nodes.state import Held
+
+
+class Got(Protocol):
+    """What a job gets: an allocation, or what the scheduler tells of one."""
+
+    @property
+    def parts(self) -> tuple[Held, ...]:
+        """Ranks, cores and GPUs (bitmasks)."""
+
+    @property
+    def nslots(self) -> int:
+        """The number of slots."""
+
+    def where(self, ranks: int) -> str:
+        """The hosts of the *ranks* of a part."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its R."""
 
 
 @attrs.frozen
@@ -28,8 +45,8 @@ class Job:
     nslots: int = 0
 
     @classmethod
-    def of(cls, name: str, asked: str, held: Allocation) -> Job:
-        """The job *name* that holds the allocation *held*."""
+    def of(cls, name: str, asked: str, held: Got) -> Job:
+        """The job *name* that holds what is *held*."""
         return cls(name, asked, held.parts, held.nslots)
 
     @property

@@ -28,7 +28,7 @@ QUESTIONS = (
     ("look", {}),
     ("jobs", {}),
     ("numbers", {}),
-    ("totals", {"drained": "0-1"}),
+    ("totals", {"drained": ["0-1"]}),
     ("totals", {"users": True}),
     ("job", {"id": 1}),
     ("job", {"id": 3}),
@@ -37,6 +37,7 @@ QUESTIONS = (
     ("ask", {"resources": parse_shape("node=4/slot/core=8"), "duration": 0, "queue": "d"}),
     ("ask", {"resources": 5}),
     ("ask", "no JSON"),
+    ("try", {"jobs": [{"resources": parse_shape("slot/core=3")}] * 2}),
     ("window-list", {}),
 )
 
