@@ -26,7 +26,6 @@ QUEUES = {
 #: Questions of guests, good and bad.
 QUESTIONS = (
     ("look", {}),
-    ("jobs", {}),
     ("numbers", {}),
     ("totals", {"drained": ["0-1"]}),
     ("totals", {"users": True}),
@@ -37,7 +36,6 @@ QUESTIONS = (
     ("ask", {"resources": parse_shape("node=4/slot/core=8"), "duration": 0, "queue": "d"}),
     ("ask", {"resources": 5}),
     ("ask", "no JSON"),
-    ("try", {"jobs": [{"resources": parse_shape("slot/core=3")}] * 2}),
     ("window-list", {}),
 )
 
