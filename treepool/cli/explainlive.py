@@ -41,14 +41,13 @@ def explain_job(arguments: Namespace) -> int:
     spec: Optional[dict[str, Any]] = None
     answer = facts.answer or {}
     is_early = answer.get("code") == "opens"
-    if is_early:
-        window = windows.behind(answer, (w.entry for w in client.windows_now()))
-    if facts.waits_for_resources:
-        live = instance.look()
-        window = windows.behind(answer, live.windows)
+    if is_early or facts.waits_for_resources:
+        with instance.asking():
+            window = windows.behind(answer, lambda: (w.entry for w in client.windows_now()))
+    if facts.waits_for_resources and _is_told(answer, arguments):
         with suppress(OSError):  # this user may not read it
             spec = client.jobspec_of(jobid)
-        told = None if spec is None else _told(live, jobid, spec, name)
+        told = None if spec is None else _told(instance.look(), jobid, spec, name)
     if arguments.json:
         fact = plain(facts)
         fact = {"job": fact.pop("name"), **fact, "window": window, "explanation": _json(told)}
@@ -83,7 +82,7 @@ def explain_request(arguments: Namespace, name: str, spec: Mapping[str, Any]) ->
     first = client.conditions(spec)
     parts = sent.parts_of(answer.get("parts", ()))
     told: Optional[Explanation] = None
-    if answer["verdict"] not in ("now", "deferred"):
+    if answer["verdict"] not in ("now", "deferred") and _is_told(answer, arguments):
         # With what the queue requires, and the site's defaults.
         given = {name: answer.get(key) for name, key in _ANSWERED.items()}
         system = {**spec["attributes"]["system"], **given}
@@ -100,6 +99,11 @@ def explain_request(arguments: Namespace, name: str, spec: Mapping[str, Any]) ->
         _details(told, arguments.verbose)
     starts = answer["verdict"] == "now" and closed.is_open
     return DONE if starts else NO
+
+
+def _is_told(answer: Mapping[str, Any], arguments: Namespace) -> bool:
+    """Whether it is told which nodes lack what: to people only if what is free would not do."""
+    return bool(arguments.json) or not answer.get("fits", False)
 
 
 def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation:

@@ -275,7 +275,12 @@ class Answers:
             "policy": policy,
             "ahead": ahead if self._sees_all(asker) else None,
             "behind": None if first is None else first.jobid,
+            "fits": self._fits(job),
         }
+
+    def _fits(self, job: Waiting) -> bool:
+        """Whether what is free now would do for *job*, so that only others come before it."""
+        return self._source.pool.choice(job.request).selection is not None
 
     # -- a shape
 
@@ -323,7 +328,8 @@ class Answers:
         planned = Planned(PRIVATE)
         if self._sees_all(asker):
             planned = yield from self.outlook.start_of_new(job)
-        told = {"verdict": "later", "reason": str(reason), **reason.facts}
+        fits = self._fits(job)
+        told = {"verdict": "later", "reason": str(reason), **reason.facts, "fits": fits}
         yield {**said, **told, **_estimated(planned.start), **self._placed(planned.parts)}
 
     # -- several shapes

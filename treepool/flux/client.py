@@ -14,7 +14,7 @@ import re
 import time
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -24,9 +24,11 @@ from treepool.flux.libflux import job_id as job_id
 from treepool.placement.nodes.parts import short_form
 from treepool.rfc import times
 from treepool.rfc.queues import Queues, inner
-from treepool.rfc.windows import WindowEntry
 from treepool.view import jobstory
 from treepool.view.jobstory import GIVEN_UP, GONE, OFFLINE, Closed, Facts
+
+if TYPE_CHECKING:
+    from treepool.rfc.windows import WindowEntry
 
 #: The requests are called ``sched-treepool.NAME``.
 TOPIC = "sched-treepool."
