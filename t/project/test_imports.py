@@ -156,6 +156,13 @@ def test_an_instance_is_asked_without_flux_s_own_package_and_without_the_engine(
     assert "flux" not in with_pool
 
 
+def test_options_of_flux_submit_are_checked_only_if_there_are_some():
+    job = "SimpleNamespace(attributes={'system': {}}, resources=[])"
+    use = "from types import SimpleNamespace\nfrom treepool.flux import joboptions\n"
+    test_only = loaded(f"{use}joboptions.add({{'test_only': True}}, {job})")
+    assert not any(name.startswith(("treepool.placement", "attr")) for name in test_only)
+
+
 @pytest.mark.depth
 @pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on the PATH")
 def test_flux_loads_nothing_that_only_commands_need():
