@@ -385,6 +385,7 @@ class Answers:
             ranks = list(map(idset.decode, drained))
         except InvalidIdset as e:
             raise Refused(errno.EINVAL, f"/drained: {e}") from None
+        yield from self._source.up_to_date()  # nodes may have been drained a moment ago
         kept = self._source.pool.job(HELD_BACK)
         told = yield from self._source.totals(ranks, by_user)
         told["held_back"] = self._placed(kept.parts if kept is not None else ())

@@ -22,7 +22,7 @@ from treepool.flux import libflux, sent
 from treepool.flux.libflux import Broker, Future, job_name, job_result, job_state
 from treepool.flux.libflux import job_id as job_id
 from treepool.placement.nodes.parts import short_form
-from treepool.rfc import times
+from treepool.rfc import idset, times
 from treepool.rfc.queues import Queues, inner
 from treepool.view import jobstory
 from treepool.view.jobstory import GIVEN_UP, GONE, OFFLINE, Closed, Facts
@@ -189,7 +189,8 @@ def user_name(userid: int) -> str:
 def totals(handle: Broker, users: bool = False) -> Any:
     """The answer to the question for totals, with those of *users* if asked for; raises OSError."""
     drained = handle.rpc("resource.status", nodeid=0).get().get("drain") or {}
-    return ask(handle, "totals", {"drained": list(drained), "users": users})
+    ranks = idset.union(map(idset.decode, drained))
+    return ask(handle, "totals", {"drained": [idset.encode(ranks)], "users": users})
 
 
 # -- jobs and shapes

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from treepool.flux.libflux import Future
     from treepool.placement.nodes.state import Held
 
+#: Most reasons of drained nodes whose hosts are asked for; a question has an end.
+_REASONS = 64
+
 _ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "expiration", "annotations")
 
 
@@ -33,14 +36,16 @@ def overview() -> Optional[Overview]:
     handle = client.connected()
     reasons = drain_reasons(handle.rpc("resource.status", nodeid=0).get())
     drained = by_reason(reasons)
-    question = {"drained": [idset.encode(ranks) for ranks, _ in drained]}
+    first = [ranks for ranks, _ in drained[:_REASONS]]
+    rest = idset.union(ranks for ranks, _ in drained[_REASONS:])
+    question = {"drained": list(map(idset.encode, [*first, rest]))}
     try:
         found = client.ask(handle, "totals", question)
     except OSError as e:
         if e.errno == errno.ENOSYS:
             return None
         raise
-    drains = (_drained(one, why) for one, (_, why) in zip(found["drained"], drained))
+    drains = (_drained(one, why) for one, (_, why) in zip(found["drained"], drained[:_REASONS]))
     return Overview(
         _totals(found),
         found["cores_kept"],
