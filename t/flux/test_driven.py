@@ -11,7 +11,7 @@ from depth import examples
 SCRIPT = Path(__file__).with_name("driven")
 
 #: Histories of each kind, of 60 to 120 events.
-HISTORIES = {"mixed": 400, "punctual": 400, "same": 400, "replayed": 200, "dats": 8}
+HISTORIES = {"mixed": 400, "punctual": 400, "same": 400, "replayed": 200, "dats": 8, "spared": 200}
 
 
 @pytest.mark.parametrize("kind", HISTORIES)

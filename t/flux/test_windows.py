@@ -139,6 +139,11 @@ def test_running_jobs_that_may_reach_into_it_are_named(two):
     assert said.stderr.strip().endswith(f"these jobs may still run when it starts: {job}")
     two.flux("treepool", "window", "remove", "maint")
     assert add(two, "--queue=batch").stderr == ""
+    two.load(*TREEPOOL)
+    two.flux("treepool", "window", "remove", "maint")
+    assert add(two, "--queue=batch").stderr == "", "of a scheduler before, too"
+    two.flux("treepool", "window", "remove", "maint")
+    assert job in add(two, "--queue=debug").stderr
 
 
 def test_a_reload_keeps_windows_and_who_may_come_in(two):

@@ -7,7 +7,7 @@ import pytest
 
 from treepool.errors import InvalidJobspec, InvalidOption
 from treepool.flux import options
-from treepool.flux.preemption import Preemption
+from treepool.flux.preemption import Preemption, Started
 from treepool.placement.plan.jobs import Terms
 
 STANDBY = Preemption({"standby": 600.0}, frozenset({"batch"}))
@@ -41,15 +41,24 @@ def update(**context):
     return {"timestamp": 2.0, "name": "jobspec-update", "context": context}
 
 
+def taken_over(jobspec, events):
+    job = Started.read(jobspec, events)
+    return STANDBY.of_running(job, (job.queue,))
+
+
 def test_a_running_job_is_what_its_jobspec_became():
     def of(queue, *more):
-        return STANDBY.of_running(json.dumps(spec(queue)), events(*more), lambda name: (name,))
+        return taken_over(json.dumps(spec(queue)), events(*more))
 
     assert of("standby") == (3.0, 600.0)
     assert of("standby", update(**{"attributes.system.queue": "batch"})) == (3.0, math.inf)
     assert of("batch", update(**{"attributes.system.preemptible-after": 7})) == (3.0, 7.0)
-    assert STANDBY.of_running("{", events(), lambda name: (name,))[1] == math.inf
-    assert STANDBY.of_running(json.dumps(spec("standby")), "x", lambda _: ())[1] == math.inf
+    assert taken_over("{", events())[1] == math.inf
+    assert taken_over(json.dumps(spec("standby")), "x")[1] == math.inf
+    assert taken_over(json.dumps(spec(["standby"])), events())[1] == math.inf
+    assert (
+        taken_over(json.dumps(spec("batch", **{"preemptible-after": []})), events())[1] == math.inf
+    )
 
 
 def test_a_queue_that_is_not_there_is_refused():

@@ -215,7 +215,7 @@ class Site:
         for jobid, one in reserved(self).items():
             if any(self.closed(window, jobid, one) for window in new):
                 self.excuse([jobid])
-        for _ in change_windows(self.queue, windows, lambda job: self.wishes[job.jobid].owner):
+        for _ in change_windows(self.queue, windows, lambda jobid: self.wishes[jobid].owner):
             pass
 
     def set_rules(self, default, rules):

@@ -15,7 +15,7 @@ from placement import strategies as random
 from placement.duel import Duel, outcome
 from treepool.errors import InvalidJobspec
 from treepool.placement.choose import choice
-from treepool.placement.nodes import inventory
+from treepool.placement.nodes import inventory, state
 from treepool.placement.on_node import fit
 from treepool.rfc.shape import parse_shape
 
@@ -229,10 +229,10 @@ def test_nodes_are_used_in_the_order_of_the_policy(policy, data):
 def test_what_the_pool_forgets_makes_no_difference(history):
     """As any step of a history, with room for hardly anything to be remembered."""
     limits = patch.multiple(fit, MAX_FITS=2), patch.multiple(choice, MAX_CANDIDATES=2)
-    with limits[0], limits[1], patch.multiple(inventory, MAX_CONSTRAINTS=1):
+    more = patch.multiple(inventory, MAX_CONSTRAINTS=1), patch.multiple(state, _MAX_STATES=0)
+    with limits[0], limits[1], more[0], more[1]:
         duel = Duel(history)
         for step in history.steps:
-            duel.pool.inventory.states._limit = 0
             duel.do(step)
 
 

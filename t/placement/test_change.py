@@ -25,9 +25,7 @@ class Waiting(Case):
         self.submit(jobid, "slot/core=1", user=user)
 
     def change(self, *windows, name=""):
-        change = change_windows(
-            self.queue, windows, lambda job: (self.users[job.jobid], job.queue), name
-        )
+        change = change_windows(self.queue, windows, lambda jobid: (self.users[jobid], ("",)), name)
         against = outcome(change)
         self.run()
         return against
@@ -79,7 +77,8 @@ def two_queues_wait():
 
 
 def change(case, *windows):
-    outcome(change_windows(case.queue, windows, lambda job: ({2: 7}.get(job.jobid, 0), job.queue)))
+    users = {2: 7}
+    outcome(change_windows(case.queue, windows, lambda jobid: (users.get(jobid, 0), ("",))))
     case.run()
 
 
@@ -104,7 +103,7 @@ def test_what_stands_against_a_new_window_is_told():
     case.runs(1, "slot=2/node{x}", NOW + 100)
     case.submit(2, "slot=1/node{x}", 50)
     new = Window("new", 0b11, NOW + 120, NOW + 130)
-    told = outcome(change_windows(case.queue, [new], lambda job: (0, ""), "new"))
+    told = outcome(change_windows(case.queue, [new], lambda jobid: (0, ("",)), "new"))
     assert told == Conflicts(reserved=(2,))
     case.run()
     assert case.starts() == {2: NOW + 130}
@@ -129,8 +128,19 @@ def test_running_jobs_that_may_still_run_at_its_start_are_told(end, against):
     case = Case(nodes=2)
     case.runs(1, "slot=1/node{x}", end)
     new = Window("new", 0b01, NOW + 60, NOW + 130)
-    told = outcome(change_windows(case.queue, [new], lambda job: (0, ""), "new"))
+    told = outcome(change_windows(case.queue, [new], lambda jobid: (0, ("",)), "new"))
     assert told == Conflicts(running=against)
+
+
+@pytest.mark.parametrize("owner", [(7, ("",)), (0, ("line", "other")), (0, ("",), "bank")])
+def test_running_jobs_that_a_new_window_admits_are_not_told(owner):
+    case = Case(nodes=2)
+    for jobid in (1, 2):
+        case.runs(jobid, "slot=1/node{x}", 0)
+    whom = frozenset([7]), frozenset(["line"]), frozenset(["bank"])
+    new, owners = Window("new", 0b11, NOW, NOW + 9, *whom), {1: owner, 2: (8, ("",))}
+    told = outcome(change_windows(case.queue, [new], owners.__getitem__, "new"))
+    assert told == Conflicts(running=(2,))
 
 
 def test_the_work_between_two_steps_is_bounded():
@@ -138,4 +148,4 @@ def test_the_work_between_two_steps_is_bounded():
     case.queue.set_windows([FOR_NOBODY])
     for jobid in range(300):
         case.submit(jobid, "slot/core=1")
-    assert sum(1 for _ in change_windows(case.queue, [], lambda job: (0, ""))) >= 4
+    assert sum(1 for _ in change_windows(case.queue, [], lambda jobid: (0, ("",)))) >= 4

@@ -12,6 +12,7 @@ from treepool import parse_shape
 from treepool.placement.plan.windows import Window, choose
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
+from work import Lines
 
 START = NOW + 1000.0
 
@@ -96,3 +97,21 @@ def test_nodes_that_it_has_stay_though_jobs_run_there():
     cluster.pool.mark_down("2")
     assert cluster.choose(3, keep=0b011) >= {0, 1}
     assert cluster.choose(3, "switch", keep=0b011) == {0, 1, 3}
+
+
+@pytest.mark.parametrize("within", ["", "switch"])
+def test_to_choose_among_many_nodes_and_jobs_makes_no_long_step(within):
+    nodes, jobs = 512, 4096
+    switches = [{"ranks": f"{r}-{r + 15}"} for r in range(0, nodes, 16)]
+    site = Site(pool_of(nodes, fabric={"switch": switches}))
+    for jobid in range(jobs):
+        site.pool.occupy(jobid + 1, ((1 << jobid % nodes, 1 << jobid // nodes, 0),), 9e6)
+    for _ in site.queue.run():
+        pass
+    options = {"within": within} if within else None
+    spec = from_resources(parse_shape("slot=4/node{x}"), options=options)
+    request = site.pool.parse_resource_request(spec)
+    site.pool.check_feasibility(request)
+    with Lines(20_000) as lines:  # some 2 ms
+        for _ in zip(range(500), choose(site.queue, request, within, (START, START + 100.0))):
+            lines.count = 0

@@ -2,7 +2,7 @@
 
 import math
 import random
-from itertools import combinations
+from itertools import chain, combinations
 
 import pytest
 
@@ -11,8 +11,10 @@ from placement.promises import pool_of
 from treepool import parse_shape
 from treepool.placement.plan.jobs import Rule, Terms
 from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.windows import Window
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
+from work import Lines
 
 NOW = 1000.0
 
@@ -216,6 +218,51 @@ def test_a_replay_is_woken_when_a_job_becomes_preemptible():
     site.submit(3, "slot/core=8", 10)
     site.at(NOW + 400)
     assert site.started_at[3] <= NOW + 170
+
+
+def test_a_preemptible_job_does_not_start_where_one_that_would_end_it_starts_then():
+    """Job 2 would hold the node for a moment, and end."""
+    site = Site(nodes=1, policy="conservative", depth=8)
+    site.submit(1, "slot/core=8", 100, preempts=False)
+    site.submit(2, "slot/core=8", 1000, after=0)
+    site.submit(3, "slot/core=8", 50)
+    site.at(NOW + 99)
+    assert site.starts()[3] == NOW + 100
+    site.at(NOW + 151)
+    assert site.ended == {} and site.started_at == {1: NOW, 3: NOW + 100, 2: NOW + 150}
+
+
+def test_what_is_searched_for_one_that_preempts_is_so_when_it_is_reserved(monkeypatch):
+    """Between two steps, a window takes what the search has found."""
+    monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
+    window = Window("w", 0b1, NOW, NOW + 5000)
+    for steps in range(200):
+        site = Site(nodes=1, depth=8)
+        site.submit(1, "slot/core=8", 1000, after=10)
+        site.rest = lambda: None
+        site.submit(2, "slot/core=8", 50)
+        work = site.queue.run()
+        taken = len([*zip(range(steps), work)])
+        site.queue.set_windows([window])
+        for _ in chain(work, site.queue.run()):
+            pass
+        assert site.starts()[2] >= window.end, steps
+        if taken < steps:
+            break
+
+
+def test_to_choose_among_thousands_who_ends_makes_no_long_step():
+    nodes, jobs = 256, 2048
+    site = Site(nodes)
+    for jobid in range(1, jobs + 1):
+        site.terms[jobid], site.started_at[jobid] = Terms(0.0), NOW - jobid % 100
+        site.queue.runs(jobid, site.started_at[jobid], 0.0)
+        site.pool.occupy(jobid, ((1 << jobid % nodes, 1 << (jobid - 1) // nodes, 0),), NOW + 1e6)
+        site.running[jobid] = NOW + 1e6
+    with Lines(75_000) as lines:  # some 7 ms
+        site.rest = lambda: [setattr(lines, "count", 0) for _ in site.queue.run()]
+        site.submit(jobs + 1, "slot=16/node{x}")
+    assert len(site.ended) == 16 * 8
 
 
 def needed(site, free, jobs, wanted):

@@ -127,6 +127,8 @@ def summary(conf: Mapping[str, Any]) -> str:
     parts += [f"{name} {pool[own]}" for name, own in OF_POOL.items() if own in pool]
     if options.queues:
         parts.append(f"{amount(len(options.queues), 'queue')} with own rules")
+    if options.spares:
+        parts.append(amount(options.spares, "spare node"))
     if windows:
         parts.append(amount(len(windows), "window"))
     scheduler = _scheduler(conf)

@@ -107,6 +107,7 @@ def window_table(
     rows: list[list[Cell]] = []
     for entry, source, down in entries:
         when = clock(entry.start, now), f"{clock(entry.end, now)}{windows.again(entry)}"
+        when = ("", "") if entry.spare else when
         away = (f"{words.listed(down)} down", "yellow") if down else ""
         rows.append([entry.name, entry.hosts, *when, windows.whom(entry), source, away])
     names = ("name", "hosts", "start", "end", "for", "source", "")

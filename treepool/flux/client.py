@@ -12,9 +12,8 @@ import os
 import pwd
 import re
 import time
-from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -395,33 +394,9 @@ def add_window(entry: WindowEntry, replaces: bool = False, test: bool = False) -
 
     Raises OSError if the scheduler refuses it.
     """
-    handle = connected()
     how = {name: True for name, is_so in (("replaces", replaces), ("test", test)) if is_so}
-    answer = ask(handle, "window-add", {**entry.to_dict(), **how})
-    running = _others(handle, answer["running"], entry)
-    return Added(answer["hosts"], len(answer["reserved"]), tuple(running))
-
-
-def _others(handle: Broker, jobs: list[int], entry: WindowEntry) -> Iterable[int]:
-    """Those of *jobs* that the window does not admit."""
-    if not jobs or not (entry.users or entry.groups or entry.banks or entry.queues):
-        return jobs
-    from treepool.flux.windownames import members, user_id  # with the engine
-
-    users: set[Optional[int]] = {user_id(user) for user in entry.users}
-    users.update(uid for group in entry.groups for uid in members(group))
-    queues = Queues.of(handle.configured)
-    attributes = ["userid", "queue", "bank"]
-    told = [handle.rpc("job-list.list-id", {"id": jobid, "attrs": attributes}) for jobid in jobs]
-    admitted = set()
-    for future in told:
-        with suppress(OSError):  # it is over, and forgotten
-            job = future.get()["job"]
-            queue = set(queues.lineage(job.get("queue", "")))
-            known = job["userid"] in users or job.get("bank", "") in entry.banks
-            if known or not queue.isdisjoint(entry.queues):
-                admitted.add(int(job["id"]))
-    return [jobid for jobid in jobs if jobid not in admitted]
+    answer = ask(connected(), "window-add", {**entry.to_dict(), **how})
+    return Added(answer["hosts"], len(answer["reserved"]), tuple(answer["running"]))
 
 
 def end_at(jobid: int, when: float, window: str) -> None:

@@ -80,7 +80,8 @@ class Configuration:
                 said = name.replace("_", "-")
                 self._log.warning(f"{said}: holds from the next reload of this module on")
         # The locality is part of what a request asks for.
-        return changed or self.queues.parents != parents or new.preemption != old.preemption
+        changed = changed or self.queues.parents != parents or new.spares != old.spares
+        return changed or new.preemption != old.preemption
 
     def set_options(self, pool: Pool, complete: bool) -> None:
         """Give *pool* its options; raises InvalidOption.

@@ -49,14 +49,16 @@ class InvalidSetting(InvalidOption):
 class Options:
     """How to run the queue: ``rule``, and the rules of the ``queues`` that have others.
 
-    ``preemption`` says which jobs may be ended for which. ``pool`` has the pool's options. With
-    ``discover``, a missing key is made from the topology that the brokers know.
+    ``preemption`` says which jobs may be ended for which, ``spares`` how many nodes are kept idle
+    in case others fail. ``pool`` has the pool's options. With ``discover``, a missing key is made
+    from the topology that the brokers know.
     flux.scheduler.Scheduler has the other options, too.
     """
 
     rule: Rule = attrs.field(factory=Rule)
     queues: Mapping[str, Rule] = attrs.field(factory=dict)
     preemption: Preemption = attrs.field(factory=Preemption)
+    spares: int = 0
     pool: dict[str, str] = attrs.field(factory=dict)
     discover: bool = True
     log_level: str = "info"
@@ -129,6 +131,7 @@ def read(
         rule,
         rules,
         preemption=Preemption(after, by),
+        spares=int(read.get("spares", 0)),
         pool=pool,
         discover=read.get("discover") != "off",
         log_level=str(read.get("log-level", "info")),
@@ -200,11 +203,13 @@ def _mix(text: str) -> str:
 
 
 def _depth(text: str) -> float:
-    if text == "unlimited":
-        return math.inf
+    return math.inf if text == "unlimited" else _count(text, 1, " or unlimited")
+
+
+def _count(text: str, least: int = 0, more: str = "") -> int:
     digits = text.isascii() and text.isdigit() and len(text) < 10
-    if not digits or int(text) == 0:
-        _fail("not a number from 1 to 999999999 or unlimited")
+    if not digits or int(text) < least:
+        _fail(f"not a number from {least} to 999999999{more}")
     return int(text)
 
 
@@ -235,6 +240,7 @@ OPTIONS = {
     "policy": _choice(*POLICIES),
     "reservation-depth": _DEPTH,
     PREEMPT_BY: _Option(f"QUEUE[,...]|{NOBODY}", str),
+    "spares": _Option("N", _count),
     **{name: _of_pool(POOL_OPTIONS[own]) for name, own in OF_POOL.items()},
     "mix": _Option(POOL_OPTIONS["mix"].form, _mix),
     CORES_WITH_GPUS: _choice("one", "share"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from typing import Any, Mapping, Optional
 
 import attrs
@@ -20,6 +21,9 @@ from treepool.rfc.queues import inner
 
 #: The attribute of a job (in ``attributes.system``), and the option of a queue.
 ATTRIBUTE = "preemptible-after"
+
+#: What matters of a job that runs: where, for whom, and whether others may end it.
+_KEPT = "queue", "bank", ATTRIBUTE
 
 
 @attrs.frozen
@@ -41,28 +45,53 @@ class Preemption:
         allowed = self.by is None or not self.by.isdisjoint(queues)
         return Terms(after, allowed and after == math.inf)
 
-    def of_running(self, jobspec: str, events: str, queues_of: Any) -> tuple[float, float]:
-        """Since when a job runs by its *events*, and after how many seconds it is preemptible.
+    def of_running(self, started: Started, queues: tuple[str, ...]) -> tuple[float, float]:
+        """Since when a job of *queues* runs, and after how many seconds it is preemptible.
 
-        A job whose jobspec or events cannot be read is never preempted.
+        A job of which that cannot be read is never preempted.
         """
-        if not self.after and ATTRIBUTE not in jobspec and ATTRIBUTE not in events:
-            return 0.0, math.inf  # as of nearly all jobs, of which there may be tens of thousands
+        after = math.inf
+        with suppress(InvalidJobspec):
+            after = self.terms({"attributes": {"system": started.system}}, queues).after
+        return started.since, after if started.since else math.inf
+
+
+@attrs.frozen
+class Started:
+    """What is kept of a job that runs: ``attributes.system`` of its jobspec, as far as it matters,
+    and since when it runs (0: not known)."""
+
+    system: Mapping[str, Any] = attrs.field(factory=dict)
+    since: float = 0.0
+
+    @classmethod
+    def read(cls, jobspec: str, events: str) -> Started:
+        """A job by the texts of its *jobspec* and *events*; nothing if they cannot be read."""
+        if not any(f'"{key}"' in jobspec or f"system.{key}" in events for key in _KEPT):
+            return cls()  # as of nearly all jobs, of which there may be tens of thousands
         try:
-            spec, since = json.loads(jobspec), 0.0
+            system, since = dict(inner(json.loads(jobspec), "attributes", "system")), 0.0
             for line in events.split("\n"):
                 event = json.loads(line) if '"alloc"' in line or '"jobspec-update"' in line else {}
                 if event.get("name") == "alloc":
                     since = float(event["timestamp"])
                 if event.get("name") == "jobspec-update":
-                    for key in (ATTRIBUTE, "queue"):
-                        update = f"attributes.system.{key}"
-                        if update in event["context"]:
-                            spec["attributes"]["system"][key] = event["context"][update]
-            queue = str(inner(spec, "attributes", "system").get("queue") or "")
-            return since, self.terms(spec, queues_of(queue)).after if since else math.inf
+                    prefix = "attributes.system."
+                    updates = {key: event["context"].get(prefix + key) for key in _KEPT}
+                    system.update((key, it) for key, it in updates.items() if it is not None)
+            return cls({key: system[key] for key in _KEPT if key in system}, since)
         except Exception:  # users write jobspecs and events
-            return 0.0, math.inf
+            return cls()
+
+    @property
+    def queue(self) -> str:
+        """Its Flux queue, "" if it is in none."""
+        return str(self.system.get("queue") or "")
+
+    @property
+    def bank(self) -> str:
+        """Its bank, "" if it has none."""
+        return str(self.system.get("bank") or "")
 
 
 def duration(text: str) -> float:

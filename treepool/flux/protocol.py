@@ -9,6 +9,7 @@ soon. Passes are asked for by ``start_schedule``, which flux-core lets a subclas
 from __future__ import annotations
 
 import syslog
+from contextlib import suppress
 from errno import EINVAL, ENOSYS
 from typing import Any, Callable, Mapping
 
@@ -126,6 +127,15 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self._pending_args.clear()
         return given
 
+    def end_job(self, jobid: int, kind: str, note: str) -> None:
+        """End a job by an exception of this *kind*, unless it is over already."""
+
+        def answered(future: Any) -> None:
+            with suppress(FileNotFoundError):
+                future.get()
+
+        then(self.handle, job_raise_async(self.handle, jobid, kind, 0, note), answered)
+
     # -- from load to unload
 
     def run(self) -> None:
@@ -187,8 +197,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
                 self.log.error(f"hello: {name} is ended: {e}")
                 self.doubt(jobid)
                 why = "failed to reallocate R for running job"
-                raised = job_raise_async(self.handle, jobid, "scheduler-restart", 0, why)
-                then(self.handle, raised, lambda future: future.get())
+                self.end_job(jobid, "scheduler-restart", why)
 
     def _sched_ready(self) -> None:  # no hook after it
         submitted = self.handle.rpc("job-manager.getinfo").get()

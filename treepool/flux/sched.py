@@ -12,14 +12,14 @@ from errno import EINVAL
 from typing import Any, Generator, Iterator, Mapping, Optional, Sequence
 
 from flux.brokermod import request_handler
-from flux.job import JobID, job_raise_async
+from flux.job import JobID
 
 from treepool import __version__
 from treepool.errors import InvalidOption, InvalidWindow, PoolConflict
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.attached import Attached
-from treepool.flux.callbacks import answered, payload_of, report, then
+from treepool.flux.callbacks import answered, payload_of, report
 from treepool.flux.config import Configuration, refusal
 from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
@@ -27,6 +27,7 @@ from treepool.flux.hello import Value
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
 from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool
+from treepool.flux.preemption import Started
 from treepool.flux.protocol import Protocol, failure
 from treepool.flux.runner import Precedence, Work
 from treepool.flux.submissions import Submission, Submissions
@@ -36,7 +37,7 @@ from treepool.flux.windows import Windows, in_kvs
 from treepool.placement.allocation import Allocation
 from treepool.placement.plan.jobs import Rule, Waiting
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.windows import Window
+from treepool.placement.plan.windows import Owner, Window
 from treepool.placement.pool import Pool
 from treepool.rfc.findings import shown
 from treepool.rfc.scheduling import FLUXION
@@ -52,6 +53,9 @@ _COMING = 0.3
 
 #: Seconds of passes between two lots of new priorities, so that who changes his stops nobody.
 _CHANGES = 0.25
+
+#: The user of no job.
+_NOBODY = -1
 
 #: Jobs that a job is told it preempts, by name.
 _MOST_NAMED = 8
@@ -80,6 +84,8 @@ class TreepoolScheduler(Protocol):
         self._coming = Precedence(_COMING)
         #: When the last changes of jobs had all been applied (monotonic seconds).
         self._applied = -_CHANGES
+        #: The Flux queue and the bank of each job that has resources.
+        self._origins: dict[int, tuple[str, str]] = {}
         #: Whether a pass was asked for since the jobs were told what the last one came to.
         self._asked = False
 
@@ -120,7 +126,7 @@ class TreepoolScheduler(Protocol):
             self.queue,
             self._configuration,
             kept_windows,
-            lambda job: self._submissions.owner_of(job),
+            self._owner_of,
             self._on_windows,
         )
         self._submissions = Submissions(
@@ -182,11 +188,12 @@ class TreepoolScheduler(Protocol):
     # -- jobs that are already running
 
     def taking_over(self, jobid: int, jobspec: Value, events: Value) -> None:
-        """A job is about to be taken over; whether it may be preempted is in what the KVS has."""
+        """A job is about to be taken over; the rest of what matters of it is in the KVS."""
         if not isinstance(jobspec, OSError) and not isinstance(events, OSError):
-            lineage = self._configuration.queues.lineage
-            of_running = self.options.preemption.of_running
-            self.queue.runs(jobid, *of_running(jobspec, events, lineage))
+            job = Started.read(jobspec, events)
+            self._origins[jobid] = job.queue, job.bank
+            queues = self._configuration.queues.lineage(job.queue)
+            self.queue.runs(jobid, *self.options.preemption.of_running(job, queues))
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
         """Take over a job that holds *R*, a ResourceSet; raises PoolConflict if the pool cannot."""
@@ -236,6 +243,7 @@ class TreepoolScheduler(Protocol):
             self._held_back.give_back(jobid, None if final else R.mask)
         if not self.pool.has_job(jobid):
             self.users.pop(jobid, None)
+            self._origins.pop(jobid, None)
             self._attached.ended(jobid)
         self._held_back.freed()
 
@@ -288,6 +296,7 @@ class TreepoolScheduler(Protocol):
 
     def start_schedule(self) -> None:
         """Ask for a pass, because something has changed."""
+        self._windows.follow()
         self._asked = True
         self._passes.wake()
 
@@ -344,6 +353,7 @@ class TreepoolScheduler(Protocol):
             annotations["preempts"] = submission.told["preempts"]
         submission.request.success(AllocatedR(allocation), {"sched": annotations})
         self.users[job.jobid] = self._submissions.leave(job.jobid).userid
+        self._origins[job.jobid] = submission.queue, submission.bank
         self._numbers.placed += 1
 
     def preempt(self, job: Waiting, victims: frozenset[int], new: frozenset[int]) -> None:
@@ -351,8 +361,7 @@ class TreepoolScheduler(Protocol):
         queue = self._submissions[job.jobid].queue
         note = f"preempted by {JobID(job.jobid).f58}" + f" of queue {queue}" * bool(queue)
         for victim in sorted(new):
-            raised = job_raise_async(self.handle, victim, "preempt", 0, note)
-            then(self.handle, raised, lambda future: future.get())
+            self.end_job(victim, "preempt", note)
         self._numbers.preempted += len(new)
         names = [JobID(victim).f58 for victim in sorted(victims)[:_MOST_NAMED]]
         more = ["..."] * (len(victims) > _MOST_NAMED)
@@ -408,6 +417,18 @@ class TreepoolScheduler(Protocol):
         """The user of a job that waits or has resources; None if there is no such job."""
         user = self._submissions.user_of(jobid)
         return self.users.get(jobid) if user is None else user
+
+    def _owner_of(self, jobid: int) -> Owner:
+        """The user, the Flux queues and the bank of a job that waits or runs."""
+        submission = self._submissions.get(jobid)
+        if submission is not None:
+            userid, queue, bank = submission.userid, submission.queue, submission.bank
+        else:
+            userid, (queue, bank) = (
+                self.users.get(jobid, _NOBODY),
+                self._origins.get(jobid, ("", "")),
+            )
+        return userid, self._configuration.queues.lineage(queue), bank
 
     def is_deferred(self, jobid: int) -> bool:
         """Whether a job is deferred until the topology of nodes is known."""

@@ -65,7 +65,7 @@ def now(names: bool) -> Snapshot:
         down=pool.ranks & ~pool.up,
         drained=live.drained,
         queues=_queues(handle, live.rules),
-        windows=tuple(said.window(i, entry) for i, entry in enumerate(live.windows, 1)),
+        windows=tuple(said.window(i, e) for i, e in enumerate(live.windows, 1) if e.hosts),
         running=tuple(
             Running(said.job(jobid), said.user(jobid), job.parts, job.end_time, said.title(jobid))
             for jobid, job in sorted(held.items())
@@ -117,7 +117,7 @@ class _Names:
         users = [str(user) if uid is None else user_name(uid) for user, uid in ids.items()]
         users += [user_name(uid) for group in entry.groups for uid in members(group)]
         return WindowEntry(
-            entry.name if self._real else f"window{number}",
+            entry.name if self._real or entry.spare else f"window{number}",
             *(entry.hosts, entry.start, entry.end),
             tuple(dict.fromkeys(map(self._user, users))),
             entry.queues,

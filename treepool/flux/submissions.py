@@ -86,6 +86,11 @@ class Submission:
         return str(inner(self.jobspec, "attributes", "system").get("queue") or "")
 
     @property
+    def bank(self) -> str:
+        """The bank of the job, "" if it has none."""
+        return str(inner(self.jobspec, "attributes", "system").get("bank") or "")
+
+    @property
     def place(self) -> Place:
         """Its place in the order of the queue."""
         return -self.priority, self.jobid
@@ -157,6 +162,10 @@ class Submissions:
     def __contains__(self, jobid: int) -> bool:
         return jobid in self._jobs
 
+    def get(self, jobid: int) -> Optional[Submission]:
+        """A job; None if it is over."""
+        return self._jobs.get(jobid)
+
     def last(self) -> Optional[int]:
         """The job that came last; None if there is none."""
         return next(reversed(self._jobs), None)
@@ -188,11 +197,6 @@ class Submissions:
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job; None if it is over."""
         return self._jobs[jobid].userid if jobid in self._jobs else None
-
-    def owner_of(self, job: Waiting) -> Owner:
-        """The user, the Flux queues and the bank of a job in the queue."""
-        submission = self._jobs[job.jobid]
-        return self._owner(submission.userid, submission.queue, submission.jobspec)
 
     def _owner(self, userid: int, queue: str, jobspec: object) -> Owner:
         bank = inner(jobspec, "attributes", "system").get("bank")

@@ -23,10 +23,10 @@ from treepool.flux.config import Configuration
 from treepool.flux.questions import request_watcher
 from treepool.flux.runner import Runner, Work
 from treepool.flux.windownames import window_of
-from treepool.placement.held import HELD_BACK
 from treepool.placement.plan.jobs import Holder
 from treepool.placement.plan.profile import PRESENT
 from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.spares import Spares
 from treepool.placement.plan.windows import (
     Conflicts,
     Owner,
@@ -43,7 +43,8 @@ from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
 from treepool.rfc.requires import constraint_of
 from treepool.rfc.shape import parse_shape
-from treepool.rfc.windows import WindowEntry
+from treepool.rfc.times import LATEST
+from treepool.rfc.windows import SPARES, WindowEntry
 
 #: The key in the KVS.
 KEY = "sched-treepool.windows"
@@ -80,8 +81,8 @@ class Windows:
     """The windows of an instance, in *queue*, which has no jobs yet.
 
     *configuration* has windows of its own, and the queues; *kept* are those in the KVS. *owner_of*
-    gives the user and the queues of a waiting job, *changed* is called when there may be something
-    to start.
+    gives the user, the queues and the bank of a job. *changed* is called when there may be
+    something to start.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Windows:
         self._changed = changed
         self._fixed = configuration.windows
         self._kept = kept
+        self._spares = Spares(queue)
         self._made: dict[WindowEntry, Window] = {}
         self._changes: deque[_Change] = deque()
         self._ended = False
@@ -118,6 +120,7 @@ class Windows:
         #: All windows that the queue has once the current change is applied.
         self._goal = self._windows(self._kept, log.warning)
         queue.set_windows(self._goal)
+        self._spares.keep(configuration.options.spares)
         self._watchers = [
             request_watcher(handle, f"{TOPIC}add", self._on_add, guests=False),
             request_watcher(handle, f"{TOPIC}remove", self._on_remove, guests=False),
@@ -127,9 +130,15 @@ class Windows:
         self._task.wake()
 
     def configure(self, fixed: tuple[WindowEntry, ...]) -> None:
-        """Make *fixed* the windows of the configuration."""
+        """Make *fixed* the windows of the configuration, and keep as many spares as it says."""
+        self._spares.keep(self._configuration.options.spares)
         if fixed != self._fixed or self._changes:
             self._enqueue(_Change(fixed=fixed))
+
+    def follow(self) -> None:
+        """Follow the pool: where nodes fail, spares serve, and others are kept when they return."""
+        if self._spares.follow(time.time()):
+            self._log.info(f"spare nodes: {self._spared or 'none left'}")
 
     def _beside(self, fixed: tuple[WindowEntry, ...]) -> tuple[WindowEntry, ...]:
         """The windows in the KVS, without those that are over or that *fixed* has as well."""
@@ -171,10 +180,23 @@ class Windows:
                 "source": source,
                 "down": hostlist.encode(dict.fromkeys(down.get(entry.name, ()))),
             }
-            for source, entries in (("configuration", self._fixed), ("kvs", self._kept))
+            for source, entries in (("configuration", self._own), ("kvs", self._kept))
             for entry in _not_over(entries)
         ]
         return sorted(found, key=lambda entry: (entry["start"], entry["name"]))
+
+    @property
+    def _own(self) -> tuple[WindowEntry, ...]:
+        """The windows of the configuration, and that of the spares."""
+        if not self._spares.number:
+            return self._fixed
+        shape = f"slot={self._spares.number}/node{{x}}"
+        return (*self._fixed, WindowEntry(SPARES, self._spared, 0.0, float(LATEST), shape=shape))
+
+    @property
+    def _spared(self) -> str:
+        hosts = self._queue.pool.inventory.hosts_of(self._spares.kept)
+        return hostlist.encode(dict.fromkeys(hosts))
 
     def end(self) -> None:
         """Refuse the requests, those to come too, because the module is being unloaded."""
@@ -204,7 +226,7 @@ class Windows:
         name = payload.get("name") if isinstance(payload, dict) else None
         if not isinstance(name, str):
             raise InvalidWindow("/name: must be a string")
-        if any(entry.name == name for entry in self._fixed):
+        if any(entry.name == name for entry in self._own):
             raise InvalidWindow(f"window {name} is in the configuration: remove it there")
         self._enqueue(_Change(msg, name))
 
@@ -317,7 +339,7 @@ class Windows:
             kept = rest
         if change.added is None:
             return kept
-        both = [entry.to_dict() for entry in (*self._fixed, *kept)]
+        both = [entry.to_dict() for entry in (*self._own, *kept)]
         if any(entry["name"] == change.name for entry in both):
             said = f"/name: there is a window {shown(change.name)} already"
             raise Refused(errno.EEXIST, said)
@@ -356,10 +378,8 @@ class Windows:
 
     def _answer(self, change: _Change, told: Conflicts) -> None:
         if change.msg is not None:
-            running = [jobid for jobid in told.running if jobid != HELD_BACK]
             hosts = "" if change.added is None else change.added.hosts
-            answer = {**attrs.asdict(told), "running": running, "hosts": hosts}
-            self._handle.respond(change.msg, answer)
+            self._handle.respond(change.msg, {**attrs.asdict(told), "hosts": hosts})
 
     def _give_up(self, error: Exception) -> None:
         """Report that the first change is not made because of *error*, and drop it."""

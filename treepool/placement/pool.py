@@ -76,6 +76,8 @@ class Pool:
         check_mix(policy.mix, *inventory.known)
         index = NodeIndex(inventory.idle_states(), inventory.ranks)
         self._situation = Situation(inventory, index, policy)
+        #: How many nodes whoever schedules keeps idle in case others fail (plan/spares.py).
+        self.spares = 0
         self._feasibility = Feasibility(self._situation)
         self._jobs: dict[int, Job] = {}
         self._starttime = resource_set.starttime
@@ -96,7 +98,8 @@ class Pool:
     def check_feasibility(self, request: Request) -> None:
         """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.
 
-        Ranks that are down count: they may come back. A pool that has expired serves nothing. A
+        Ranks that are down count: they may come back. Spare nodes do not. A pool that has expired
+        serves nothing. A
         request is TooComplex, which is an InfeasibleRequest, if the search for what an idle pool
         could give is given up.
         """
@@ -276,6 +279,12 @@ class Pool:
         check_mix(chosen(options, self.inventory.fabric)[1].mix, *self.inventory.known)
         self.follow_options(**options)
 
+    def keep_spares(self, number: int) -> None:
+        """Judge requests from now on by what *number* spare nodes leave."""
+        if number != self.spares:
+            self.spares = number
+            self._feasibility = Feasibility(self._situation, number)
+
     def change_options(self, /, **given: str) -> None:
         """Go on with the options *given*, and all others as they are; raises as ``set_options``."""
         use = self.set_options if "mix" in given else self.follow_options
@@ -291,7 +300,7 @@ class Pool:
         # the nodes stays, and with their fabric what the index counts.
         now = self._situation
         situation = Situation(copy(now.inventory), now.index, policy, given_up=now.given_up)
-        new = (situation, Feasibility(situation), values)
+        new = (situation, Feasibility(situation, self.spares), values)
         self._changed()
         self._situation, self._feasibility, self.options = new
 
@@ -454,7 +463,7 @@ class Pool:
         """Let the pool have other nodes."""
         _, policy = chosen(self.options, inventory.fabric)
         situation = Situation(inventory, index, policy, given_up=self._situation.given_up)
-        feasibility = Feasibility(situation)
+        feasibility = Feasibility(situation, self.spares)
         self._changed()
         self._situation, self._feasibility = situation, feasibility
 

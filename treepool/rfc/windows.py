@@ -48,6 +48,9 @@ MAX_USER = (1 << 32) - 2
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
+#: The window of the spare nodes, which a scheduler lists with the others: it has no times.
+SPARES = "spares"
+
 #: The keys that each window has.
 REQUIRED = ("name", "hosts", "start", "end")
 
@@ -75,6 +78,11 @@ class WindowEntry:
     shape: str = ""
     within: str = ""
     requires: str = ""
+
+    @property
+    def spare(self) -> bool:
+        """Whether these are the spare nodes of an instance."""
+        return self.name == SPARES and self.end >= LATEST
 
     def to_dict(self) -> dict[str, Any]:
         """The window as JSON: what it does not say is left out."""

@@ -11,6 +11,8 @@ from treepool.view import words
 
 def line(entry: WindowEntry, now: float) -> str:
     """A window on a line, such as "window maint: n[0-3], from 08:00 to 12:00, for nobody"."""
+    if entry.spare:
+        return f"spare nodes: {words.listed(entry.hosts) or 'none left'}, {whom(entry)}"
     when = f"from {clock(entry.start, now)} to {clock(entry.end, now)}{again(entry)}"
     state = ", open now" if entry.start <= now else ""
     return f"window {entry.name}: {words.listed(entry.hosts)}, {when}{state}, for {whom(entry)}"
@@ -18,6 +20,8 @@ def line(entry: WindowEntry, now: float) -> str:
 
 def whom(entry: WindowEntry) -> str:
     """Whose jobs may use the nodes."""
+    if entry.spare:
+        return "until others fail"
     named: list[tuple[str, tuple[object, ...]]] = [
         *(("user", entry.users), ("group", entry.groups)),
         *(("bank", entry.banks), ("queue", entry.queues)),

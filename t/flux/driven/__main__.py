@@ -9,8 +9,10 @@ import traceback
 from dats import Dats
 from histories import Mixed, Punctual
 from same import Replayed, Same
+from spared import Spared
 
-HISTORIES = {kind.__name__.lower(): kind for kind in (Mixed, Punctual, Same, Replayed, Dats)}
+KINDS = Mixed, Punctual, Same, Replayed, Dats, Spared
+HISTORIES = {kind.__name__.lower(): kind for kind in KINDS}
 
 
 def main():

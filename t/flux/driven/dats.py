@@ -49,9 +49,11 @@ class Dats(History):
         entry = {"name": name, "hosts": "", "shape": "slot=2/node{x}", "start": BEGIN + start}
         return self.ask("add", **{**entry, "end": entry["start"] + length, "users": [1], **more})
 
-    def submit(self, user=1, duration=0, shape="slot=1/node{x}", **options):
+    def submit(self, user=1, duration=0, shape="slot=1/node{x}", preemptible_after=None, **options):
         self.jobid += 1
         spec = jobspec.from_resources(parse_shape(shape), duration, options=options or None)
+        if preemptible_after is not None:
+            spec["attributes"]["system"]["preemptible-after"] = preemptible_after
         job = Job(self.jobid, spec, 16, user, self.clock.now)
         self.manager.submit(job)
         return job
@@ -64,6 +66,7 @@ class Dats(History):
     # -- what must hold
 
     def story(self):
+        yield from self.a_victim_that_is_over_already_is_no_error()
         yield from self.a_node_that_fails_is_replaced()
         yield from self.a_job_waits_for_its_window_and_ends_with_it()
         yield from self.what_comes_again_takes_its_jobs_at_its_next_time()
@@ -132,6 +135,20 @@ class Dats(History):
         yield from self.at(over + DAY - 100.0)
         assert job.started == over + DAY - 100.0
         assert job.R["execution"]["expiration"] == over + DAY
+
+    def a_victim_that_is_over_already_is_no_error(self):
+        nodes = len(self.manager.ranks)
+        victim = self.submit(shape=f"slot={nodes}/node{{x}}", preemptible_after=0)
+        yield
+        assert victim.answer == SUCCESS
+        wants = self.submit(shape=f"slot={nodes}/node{{x}}")
+        yield
+        assert self.manager.raised == [victim.jobid], "and was told that it is over"
+        self.manager.free(victim)
+        yield
+        assert wants.answer == SUCCESS
+        self.manager.free(wants)
+        yield
 
 
 def hosts_of(text):

@@ -11,11 +11,19 @@ import flux.scheduler
 from _flux._core import ffi, lib
 from flux.brokermod import BrokerModule
 from flux.job import JobID
-from reactor import Future, Message, Transaction, commit_async, get_key, get_keys
+from reactor import (
+    Future,
+    Message,
+    Transaction,
+    commit_async,
+    get_key,
+    get_keys,
+    raise_async,
+)
 
 import TreePool  # noqa: F401 (makes treepool importable)
 
-from treepool.flux import hello, questions, sched, windows  # isort: skip
+from treepool.flux import hello, protocol, questions, sched, windows  # isort: skip
 from treepool.rfc import idset  # isort: skip
 
 #: Alloc responses by their type, RFC 27.
@@ -58,6 +66,8 @@ class JobManager:
         self.known_up = set()
         #: Jobs that are cancelled together, from the first cancel on.
         self.stopped = set()
+        #: The jobs for which the module raised an exception.
+        self.raised = []
         #: What is freed, by messages that the module has not seen yet.
         self.on_their_way = {}
 
@@ -72,6 +82,7 @@ class JobManager:
             "job-manager.getattr": self.attributes,
             "job-manager.alloc-query": lambda payload: [{"alloc_pending": self.asked}],
             "job-manager.resource-status": self.allocated,
+            "job-manager.raise": self.over,
         }
         handle.on_commit, handle.on_answer = self.committed, self.answered
 
@@ -116,6 +127,11 @@ class JobManager:
         if not job.held:
             return [OSError(errno.ENOENT, "R is NULL")]
         return [{"R": job.R, "eventlog": [{"name": "alloc"}]}]
+
+    def over(self, payload):
+        """The job has just ended: its resources are about to be freed."""
+        self.raised.append(payload["id"])
+        return [OSError(errno.ENOENT, "job is inactive")]
 
     def allocated(self, payload):
         going = {(id(job), rank) for job, ranks in self.on_their_way.values() for rank in ranks}
@@ -303,6 +319,7 @@ class Module:
                 flux.scheduler, KVSTxn=Transaction, kvs_commit_async=commit_async, kvs_get=get_key
             ),
             patch.object(hello, "kvs_values", get_keys),
+            patch.object(protocol, "job_raise_async", raise_async),
             patch.multiple(
                 windows,
                 KVSTxn=Transaction,

@@ -147,6 +147,11 @@ def get_key(handle, key):
     return handle.kvs[key]
 
 
+def raise_async(handle, jobid, kind, severity, note):
+    """Raise an exception of a job."""
+    return handle.rpc("job-manager.raise", {"id": jobid, "type": kind, "severity": severity})
+
+
 def get_keys(handle, keys):
     """Texts of values in the KVS, or errors."""
     found = []

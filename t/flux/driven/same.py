@@ -65,7 +65,7 @@ class Plain:
         except TreepoolError as e:
             self.refused(job, str(e))
             return
-        _, queues = owner = self.owner(job)
+        _, queues = owner = self.owner(job.jobid)
         leave = admitting(self.windows, *owner)
         who = job.jobid, job.priority, request, leave, queues[0], job.submitted, self.clock.now
         self.queue.add(self.queue.waiting(*who))
@@ -85,8 +85,8 @@ class Plain:
     def failed(self, job, error):
         del self.waiting[job.jobid]
 
-    def owner(self, job):
-        job = self.manager.jobs[job.jobid]
+    def owner(self, jobid):
+        job = self.manager.jobs[jobid]
         name = job.spec["attributes"]["system"]["queue"]
         return job.userid, (self.conf["queues"][name].get("parent", name), name)
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import cached_property
 from importlib import import_module, util
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import flux
 from flux.cli.plugin import CLIPlugin, CLIPluginOption
@@ -44,6 +44,9 @@ _IDS = {"core", "gpu", "memory", "storage"}
 
 #: Where the options are kept from ``preinit`` to ``modify_jobspec``, and that no -c was typed.
 _GIVEN, _NO_CORES = "treepool_given", "treepool_no_cores"
+
+#: Where the instance of the command is kept.
+_INSTANCE = "treepool_instance"
 
 
 def _home() -> Path:
@@ -231,21 +234,36 @@ def _has_slot_of_nodes(shape: str, jobspec: Any) -> bool:
     return False
 
 
-def _shares_cores() -> bool:
-    """Whether a GPU brings its fair share of cores in the command's instance."""
-    try:  # some milliseconds, for jobs with -g and without -c
-        return bool(flux.Flux().conf_get(_SHARE) == "share")
+def _asked(ask: Callable[[Any], object]) -> bool:
+    """What *ask* says of the command's instance; False if there is none.
+
+    A command connects once, which takes some milliseconds. It may load this file anew for each job:
+    they find the instance at a class of Flux.
+    """
+    uri = os.environ.get("FLUX_URI")
+    known = getattr(CLIPlugin, _INSTANCE, None)
+    try:
+        if known is None or known[0] != uri:
+            known = uri, flux.Flux()
+            setattr(CLIPlugin, _INSTANCE, known)
+        return bool(ask(known[1]))
     except OSError:
         return False
+
+
+def _shares_cores() -> bool:
+    """Whether a GPU brings its fair share of cores in the command's instance."""
+    return _asked(lambda instance: instance.conf_get(_SHARE) == "share")
 
 
 def _is_scheduler() -> bool:
-    """Whether the command's instance runs sched-treepool; False if there is no instance."""
-    try:  # some milliseconds; every user may ask
-        modules = flux.Flux().rpc("module.list", nodeid=0).get()["mods"]
-    except OSError:
-        return False
-    return any(module["name"] == "sched-treepool" for module in modules)
+    """Whether the command's instance runs sched-treepool; every user may ask."""
+
+    def runs(instance: Any) -> bool:
+        modules = instance.rpc("module.list", nodeid=0).get()["mods"]
+        return any(module["name"] == "sched-treepool" for module in modules)
+
+    return _asked(runs)
 
 
 def _find_treepool() -> None:

@@ -189,6 +189,11 @@ class Reservation:
     #: The state of the profile in which the job was last tried after its start had come.
     tried: int = -1
 
+    @property
+    def is_brief(self) -> bool:
+        """Whether others may end the job in the moment of its start: those start first."""
+        return self.job.job_class.terms.after < _INSTANT
+
 
 class Classes:
     """The classes of the jobs that wait for resources of *pool*."""

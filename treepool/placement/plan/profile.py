@@ -35,6 +35,9 @@ LATE = 1.0
 #: The unit of work in seconds, about; and the work between two yields.
 WORK, SLICE = 1e-5, 512
 
+#: So many holdings are looked at in a unit of work.
+_AT_ONCE = 32
+
 #: Parts on at most so many ranks are found by rank; others by *block*, of so many ranks.
 _FEW, _BLOCK = 8, 64
 
@@ -272,8 +275,10 @@ class Profile:
             else:
                 add_held(on_rank, ((here, cores, gpus),))
         without, preempts, tail = sight
+        looked = 0
         for rank in idset.iterate(ranks & self._having_few):
             cores, gpus = on_rank.get(rank, (0, 0))
+            looked += len(self._on[rank])
             for (holder, number), holding in self._on[rank].items():  # a search's innermost loop
                 until = holding.yields if preempts else holding.end
                 before = end - tail if holding.preempts else end
@@ -282,6 +287,7 @@ class Profile:
                     cores |= its_cores
                     gpus |= its_gpus
             on_rank[rank] = cores, gpus
+        self.meter.owe(looked // _AT_ONCE)
         return by_resources(chain(parts, alike(on_rank)))
 
     def _meeting(
@@ -318,9 +324,7 @@ class Profile:
     ) -> int:
         """The ranks (bitmask) on which something ends between two *starts* of a time, or is planned
         to begin between two *ends* of it, or of which two *sights* may see something else."""
-        ending = self.ends.holders(*map(self.ends.upto, starts))
-        yielding = self.yields.holders(*map(self.yields.upto, starts))
-        ranks = self.ranks_of(ending) | self.ranks_of(yielding)
+        ranks = self.ranks_of(self.ends.holders(*map(self.ends.upto, starts)))
         for early, late in {ends, tuple(e - sight.tail for e, sight in zip(ends, sights))}:
             times = self.starts.before(early), self.starts.before(late)
             ranks |= self.ranks_of(self.starts.holders(*times))
@@ -329,11 +333,15 @@ class Profile:
             ranks |= self.ranks_of(old.without ^ new.without)
         if old.preempts != new.preempts:
             ranks |= self.ranks_of(self.preemptible)
+        elif new.preempts:
+            ranks |= self.ranks_of(self.yields.holders(*map(self.yields.upto, starts)))
         return ranks
 
     def ranks_of(self, holders: Iterable[Holder]) -> int:
         """All ranks (bitmask) of *holders*, if they hold anything."""
-        return idset.union(self.holdings[h].ranks for h in holders if h in self.holdings)
+        found = [self.holdings[h].ranks for h in holders if h in self.holdings]
+        self.meter.owe(len(found) // _AT_ONCE)
+        return idset.union(found)
 
     def in_the_way(
         self, start: float, end: float, parts: Iterable[Held], sight: Sight

@@ -109,6 +109,8 @@ class Queue:
         self.jobs: dict[int, Waiting] = {}
         self.reservations: dict[Holder, Reservation] = {}
         self.windows: dict[str, Window] = {}
+        #: Windows that ``set_windows`` keeps: spares.py has them.
+        self.spares: tuple[Window, ...] = ()
         self._window_ends = math.inf
         self._launcher = launcher
         self._clock = clock
@@ -253,7 +255,7 @@ class Queue:
 
     def set_windows(self, windows: Iterable[Window]) -> None:
         """Replace all windows."""
-        new = {window.name: window for window in windows}
+        new = {window.name: window for window in (*windows, *self.spares)}
         self._done = False
         for name, window in list(self.windows.items()):
             if new.get(name) != window:
@@ -269,7 +271,8 @@ class Queue:
                     reservation = self.reservations.get(holder)
                     if reservation and name not in reservation.job.job_class.admitted:
                         self._void[reservation.job.jobid] = None
-        self._window_ends = min((w.end for w in self.windows.values()), default=math.inf)
+        ends = (w.end for w in self.windows.values() if w not in self.spares)
+        self._window_ends = min(ends, default=math.inf)
 
     # -- queries
 
@@ -489,7 +492,7 @@ class Queue:
         due = [self.reservations[h] for h in started if h in self.reservations]
         untried = (r for r in due if r.tried != changes or r.job.end(now) > r.end + LATE)
         alone = (r for r in untried if not any(map(self.pool.has_job, r.victims)))
-        first = min(alone, key=lambda r: (r.start, r.job.place), default=None)
+        first = min(alone, key=lambda r: (r.is_brief, r.start, r.job.place), default=None)
         return None if first is None else first.job
 
     def _serve_searched(self) -> Iterator[None]:
@@ -661,6 +664,10 @@ class Queue:
             self.profile.hold(job.jobid, made.start, end, made.parts, True, job.job_class.terms)
             made.end = end
         if are_free(made.parts, self.pool.situation.index):
+            starts, plan = self.profile.starts, self.reservations
+            due = [plan[h] for h in starts.holders(0, starts.upto(now)) if h in plan]
+            brief = [other.job.jobid for other in due if other.is_brief and other is not made]
+            self._void.update((h, None) for h in self.profile.sharing(brief, made.parts))
             self._launch(job, made.parts, made.nslots, now, made.end)
         elif job.job_class.terms.preempts and self.profile.sharing(self._may_end(), made.parts):
             yield from self._preempt(job, made)

@@ -17,6 +17,7 @@ from treepool.placement.pool import IN_USE, Pool
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request
 from treepool.rfc.times import clock
+from treepool.rfc.windows import SPARES
 
 #: Gives the name of a job id, such as its F58 form.
 NameOf = Callable[[int], str]
@@ -76,6 +77,8 @@ def why_waiting(
         message = f"{what}: the request needs a search, which comes after other jobs{later}"
         return Reason("search", message)
     window = yield from _window(queue, job, now)
+    if window == SPARES:
+        return Reason("window", f"what is free is kept as spare{later}", window)
     if window is not None:
         return Reason("window", f"window {window}{later}", window)
     if own.relaxed is not None:

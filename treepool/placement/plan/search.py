@@ -101,12 +101,11 @@ def _earliest(
         job.job_class.gave_up = choice.gave_up
         if choice.selection is not None and time > begin and not job.job_class.searched:
             choice = yield from _sparing(views, view, request, choice)
+        if choice.selection is not None and sight.preempts and profile.yields.upto(time):
+            choice = yield from _without_preempting(views, view, request)
         if choice.selection is not None:
-            found = Start(view.start, choice.selection)
-            if sight.preempts and profile.yields.upto(time):
-                found = yield from _without_preempting(views, view, request, found)
             views.keep(view)
-            return found
+            return Start(view.start, choice.selection)
         tries, number = tries + 1, 1
         if not units.exact:
             units.become_exact()
@@ -121,12 +120,16 @@ def _earliest(
 
 
 def _without_preempting(
-    views: Views, view: View, request: Request, found: Start
-) -> Generator[None, None, Start]:
-    """*found*, for which preemptible jobs may have to end, or a start at the same time without."""
-    yield from views.turn(view, found.time, view.end, view.sight._replace(preempts=False))
+    views: Views, view: View, request: Request
+) -> Generator[None, None, Choice]:
+    """What *request* gets in *view* if no job has to end for it, or else as it is."""
+    sight = view.sight
+    yield from views.turn(view, view.start, view.end, sight._replace(preempts=False))
     choice = yield from views.choice(view, request)
-    return found if choice.selection is None else Start(found.time, choice.selection)
+    if choice.selection is None:
+        yield from views.turn(view, view.start, view.end, sight)
+        choice = yield from views.choice(view, request)
+    return choice
 
 
 def _sparing(

@@ -179,6 +179,8 @@ class Views:
                 continue
             differ += abs(profile.ends.upto(view.start) - ended)
             differ += abs(profile.starts.before(view.end) - planned)
+            if differ + abs(len(view.sight.without) - len(sight.without)) > least:
+                continue  # there may be tens of thousands in one of them
             differ += len(view.sight.without ^ sight.without)
             if view.sight.preempts != sight.preempts:
                 differ += len(profile.preemptible)

@@ -10,7 +10,8 @@ from treepool.placement.held import HELD_BACK
 from treepool.placement.nodes.fabric_tree import ROOT
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.jobs import Holder, Sight, Waiting
+from treepool.placement.plan.jobs import Holder, Sight
+from treepool.placement.plan.profile import Meter
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 #: The user (numeric id), the Flux queues and the bank of a job: in a virtual queue, it is in the
 #: parent, too.
 Owner = tuple[int, tuple[str, ...], str]
-OwnerOf = Callable[[Waiting], Owner]
+#: Gives that of a job that waits or runs, by its id.
+OwnerOf = Callable[[int], Owner]
 
 #: Jobs between two yields.
 _STRIDE = 64
@@ -67,10 +69,10 @@ class Window:
 
 @attrs.frozen
 class Conflicts:
-    """The jobs (by id) that are in conflict with a window.
+    """The jobs (by id) that are in conflict with a window, which does not admit them.
 
     Those in ``reserved`` wait, and lose their reservations. Those in ``running`` may still use its
-    nodes when it starts, even if the window would admit them.
+    nodes when it starts.
     """
 
     reserved: tuple[int, ...] = ()
@@ -109,7 +111,7 @@ def conflicts(
     reserved: set[int] = set()
     for window in windows:
         reserved.update(_reserved(queue, window, owner_of))
-        running.update((yield from _running(queue, window)))
+        running.update((yield from _running(queue, window, owner_of)))
     return Conflicts(tuple(sorted(reserved)), tuple(sorted(running)))
 
 
@@ -124,7 +126,7 @@ def _admit(queue: Queue, windows: Sequence[Window], owner_of: OwnerOf) -> Iterat
     for count, jobid in enumerate(list(queue.jobs), 1):
         job = queue.jobs.get(jobid)
         if job is not None:
-            owner = owner_of(job)
+            owner = owner_of(jobid)
             admitted = known.get(owner)
             if admitted is None:
                 admitted = known[owner] = admitting(windows, *owner)
@@ -141,17 +143,20 @@ def _reserved(queue: Queue, window: Window, owner_of: OwnerOf) -> Iterator[int]:
     parts = window.parts(queue.pool.inventory)
     for holder in queue.profile.in_the_way(window.start, window.end, parts, Sight()):
         made = queue.reservations[holder].job if isinstance(holder, int) else None
-        if made is not None and not window.admits(*owner_of(made)):
+        if made is not None and not window.admits(*owner_of(made.jobid)):
             yield made.jobid
 
 
-def _running(queue: Queue, window: Window) -> Generator[None, None, tuple[int, ...]]:
-    """The jobs that run on nodes of *window* and may end after its start."""
+def _running(
+    queue: Queue, window: Window, owner_of: OwnerOf
+) -> Generator[None, None, tuple[int, ...]]:
+    """The jobs that run on nodes of *window*, may end after its start, and are not admitted."""
     pool = queue.pool
     found = []
     for count, (jobid, end) in enumerate(sorted(pool.job_end_times()), 1):
         job = pool.job(jobid) if not end or end > window.start else None
-        if job is not None and any(window.ranks & part[0] for part in job.parts):
+        there = job is not None and any(window.ranks & part[0] for part in job.parts)
+        if there and jobid != HELD_BACK and not window.admits(*owner_of(jobid)):
             found.append(jobid)
         if count % _STRIDE == 0:
             yield
@@ -159,84 +164,110 @@ def _running(queue: Queue, window: Window) -> Generator[None, None, tuple[int, .
 
 
 class _Choosing:
-    """Chooses nodes of *queue* for *request* that nobody has from one time to another, or few.
+    """Chooses nodes for *request* that nobody has in the time *span*, or few jobs of *queue*.
 
     Nodes that are down are not taken, nor those in windows but for the one called *own*, and among
     equal nodes those of *keep* (bitmask), on which nobody is in the way.
     """
 
-    def __init__(
-        self, queue: Queue, request: Request, span: tuple[float, float], own: str, keep: int
-    ) -> None:
+    def __init__(self, queue: Queue, request: Request, keep: int) -> None:
         self.pool, self.request, self.keep = queue.pool, request, keep
-        start, end = span
         self.able, self.preemptible = self.pool.up, queue.profile.preemptible
         #: By job, its ranks.
         self.jobs: dict[int, int] = {}
-        for holder, holding in queue.profile.holdings.items():
-            if not holding.meets(start, end, Sight()):
+        index = self.pool.inventory.idle_index.deferring(~keep & self.pool.ranks)
+        self._situation, self._spend = self.pool.situation.on(index), Meter().spend
+
+    def look(self, queue: Queue, span: tuple[float, float], own: str) -> Iterator[None]:
+        """See who has what."""
+        for holder, holding in list(queue.profile.holdings.items()):
+            if self._spend(1):
+                yield
+            if not holding.meets(*span, Sight()):
                 continue
             if isinstance(holder, int) and holder != HELD_BACK:
-                self.jobs[holder] = holding.ranks & ~keep
+                self.jobs[holder] = holding.ranks & ~self.keep
             elif str(holder).partition("@")[0] != own:
                 self.able &= ~holding.ranks
 
-    def found(self, allowed: int) -> Generator[None, None, int]:
-        """The nodes (bitmask) that the request gets of those *allowed*, 0 if they do not do."""
-        index = self.pool.inventory.idle_index.deferring(~self.keep & self.pool.ranks)
-        index.set_up(allowed & self.able)
-        yield
-        situation = self.pool.situation.on(index)
-        for _ in situation.prepare(self.request):
-            yield
-        selection = situation.choice(self.request).selection
-        yield
-        return 0 if selection is None else selection.ranks
+    def areas(self, within: str) -> Generator[None, None, list[tuple[int, list[int]]]]:
+        """The domains of *within*, or all nodes, those with the fewest jobs first: the ranks
+        (bitmask) and the jobs of each."""
+        fabric, areas = self.pool.inventory.fabric, list[tuple[int, list[int]]]()
+        if not within or fabric is None:
+            return [(self.pool.ranks, list(self.jobs))]
+        homes: dict[int, list[int]] = {}
+        for domain in fabric.named_in(ROOT, within):
+            ranks, jobs = list(fabric.ranks_in(domain)), list[int]()
+            areas.append((idset.from_ids(ranks), jobs))
+            homes.update(dict.fromkeys(ranks, jobs))
+            if self._spend(1 + len(ranks) // 16):
+                yield
+        for job, those in self.jobs.items():
+            for there in {
+                id(homes[r]): homes[r] for r in idset.iterate(those) if r in homes
+            }.values():
+                there.append(job)
+            if self._spend(1 + idset.size(those) // 16):
+                yield
+        areas.sort(key=lambda area: (idset.size(self.keep & ~area[0]), len(area[1])))
+        return areas[:_MOST_DOMAINS]
 
-    def of(self, area: int) -> Generator[None, None, int]:
-        """The nodes of *area* (bitmask) with the fewest jobs, preemptible ones rather than others.
+    def of(self, area: int, jobs: list[int]) -> Generator[None, None, int]:
+        """The nodes of *area* (bitmask) with the fewest *jobs*, preemptible ones rather than others
 
         The smallest jobs stay, as many as can. Of the others, each stays that can besides.
         """
-        there = {job: ranks & area for job, ranks in self.jobs.items() if ranks & area}
-        order = sorted(there, key=lambda j: (j in self.preemptible, idset.size(there[j]), j))
-        best, few, many = (yield from self.found(area)), 0, len(order)
+        alike: dict[tuple[bool, int], list[int]] = {}
+        for job in jobs:
+            size = idset.size(self.jobs[job] & area)
+            if size:
+                alike.setdefault((job in self.preemptible, size), []).append(job)
+            if self._spend(1):
+                yield
+        order = [job for key in sorted(alike) for job in alike[key]]
+        best, few, many = (yield from self._found(area)), 0, len(order)
         while best and few < many:
             number = (few + many + 1) // 2
-            staying = idset.union(there[job] for job in order[:number])
-            found = yield from self.found(area & ~staying)
+            found = yield from self._found(area & ~(yield from self._ranks(order[:number])))
             few, many, best = (number, many, found) if found else (few, number - 1, best)
-        staying = idset.union(there[job] for job in order[:few])
+        staying = yield from self._ranks(order[:few])
         for job in order[few + 1 : few + 1 + _MOST_JOBS] if best else ():
-            found = yield from self.found(area & ~(staying | there[job]))
+            found = yield from self._found(area & ~(staying | self.jobs[job]))
             if found:
-                best, staying = found, staying | there[job]
+                best, staying = found, staying | self.jobs[job]
         return best
 
-    def cost(self, ranks: int) -> tuple[int, int, int]:
-        """Of *ranks* (bitmask): how many nodes are given up, and how many jobs are in the way,
-        without the preemptible ones and with them."""
-        there = [job for job, those in self.jobs.items() if those & ranks]
-        firm = sum(1 for job in there if job not in self.preemptible)
-        return idset.size(self.keep & ~ranks), firm, len(there)
-
-    def areas(self, within: str) -> Generator[None, None, list[int]]:
-        """The domains of *within* (bitmasks), or all nodes, those with the fewest jobs first."""
-        fabric = self.pool.inventory.fabric
-        if not within or fabric is None:
-            return [self.pool.ranks]
-        areas = [idset.from_ids(fabric.ranks_in(d)) for d in fabric.named_in(ROOT, within)]
-        homes = {rank: i for i, area in enumerate(areas) for rank in idset.iterate(area)}
-        jobs = [0] * len(areas)
-        for count, ranks in enumerate(self.jobs.values(), 1):
-            for i in {homes[rank] for rank in idset.iterate(ranks) if rank in homes}:
-                jobs[i] += 1
-            if count % _STRIDE == 0:
+    def cost(self, ranks: int, jobs: list[int]) -> Generator[None, None, tuple[int, int, int]]:
+        """Of *ranks* (bitmask): how many nodes are given up, and how many of *jobs* are in the
+        way, without the preemptible ones and with them."""
+        firm = every = 0
+        for job in jobs:
+            if self.jobs[job] & ranks:
+                firm, every = firm + (job not in self.preemptible), every + 1
+            if self._spend(1):
                 yield
-        order = sorted(
-            range(len(areas)), key=lambda i: (idset.size(self.keep & ~areas[i]), jobs[i])
-        )
-        return [areas[i] for i in order[:_MOST_DOMAINS]]
+        return idset.size(self.keep & ~ranks), firm, every
+
+    def _ranks(self, jobs: list[int]) -> Generator[None, None, int]:
+        """The ranks (bitmask) of *jobs*."""
+        ranks = 0
+        for job in jobs:
+            ranks |= self.jobs[job]
+            if self._spend(1):
+                yield
+        return ranks
+
+    def _found(self, allowed: int) -> Generator[None, None, int]:
+        """The nodes (bitmask) that the request gets of those *allowed*, 0 if they do not do."""
+        self._situation.index.set_up(allowed & self.able)
+        yield
+        for work in self._situation.prepare(self.request):
+            if self._spend(work):
+                yield
+        selection = self._situation.choice(self.request).selection
+        yield
+        return 0 if selection is None else selection.ranks
 
 
 def choose(
@@ -252,11 +283,13 @@ def choose(
     They are those that an idle pool would give *request*, all in one domain of *within* if that is
     not "", with the fewest jobs in the way. See _Choosing for *own* and *keep*.
     """
-    work, best = _Choosing(queue, request, span, own, keep), 0
-    for area in (yield from work.areas(within)):
-        found = yield from work.of(area)
-        if found and (not best or work.cost(found) < work.cost(best)):
-            best = found
-        if best and not any(work.cost(best)):
+    work, best, least = _Choosing(queue, request, keep), 0, (0, 0, 0)
+    yield from work.look(queue, span, own)
+    for area, jobs in (yield from work.areas(within)):
+        found = yield from work.of(area, jobs)
+        cost = (yield from work.cost(found, jobs)) if found else least
+        if found and (not best or cost < least):
+            best, least = found, cost
+        if best and not any(least):
             break
     return best

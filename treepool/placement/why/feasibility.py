@@ -14,20 +14,23 @@ from treepool.placement.choose.fitness import Fitness
 from treepool.placement.choose.selection import Choice
 from treepool.placement.choose.strict import strict
 from treepool.placement.effort import TOO_COMPLEX, remembered
+from treepool.placement.nodes.spares import preferred
 from treepool.placement.request.vertices import Request
 from treepool.placement.why.infeasible import why_infeasible
+from treepool.rfc.quote import amount
 
 #: How many requests are remembered to be feasible, or why they are not.
 MAX_REASONS = 1024
 
 
 class Feasibility:
-    """What an idle pool of some nodes could serve; copies of a pool share it."""
+    """What an idle pool could serve that keeps so many *spares*; copies of a pool share it."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: Situation, spares: int = 0) -> None:
         self._inventory = situation.inventory
         self._policy = situation.policy
         self._given_up = situation.given_up
+        self._spares = spares
         self._reasons: dict[Request, Optional[Reason]] = {}
         self._fitness: dict[Request, Optional[Fitness]] = {}
         self._strict: dict[Request, Request] = {}
@@ -36,6 +39,14 @@ class Feasibility:
     def _situation(self) -> Situation:
         index = self._inventory.idle_index
         return Situation(self._inventory, index, self._policy, given_up=self._given_up)
+
+    @cached_property
+    def _rest(self) -> Situation:
+        """The idle nodes beside the spares."""
+        all_ranks = self._inventory.ranks
+        index = self._inventory.idle_index.copy()
+        index.set_up(all_ranks & ~preferred(self._inventory, all_ranks, self._spares))
+        return self._situation.on(index)
 
     def choice(self, request: Request) -> Choice:
         """What *request* would get of an idle pool."""
@@ -73,5 +84,14 @@ class Feasibility:
     def _why_not(self, request: Request) -> Optional[Reason]:
         choice = self.choice(request)
         if choice.selection is not None:
-            return None
+            return self._why_not_beside_spares(request) if self._spares else None
         return TOO_COMPLEX if choice.gave_up else why_infeasible(request, self._inventory)
+
+    def _why_not_beside_spares(self, request: Request) -> Optional[Reason]:
+        choice = self._rest.choice(request)
+        if choice.selection is not None or choice.gave_up:
+            return None
+        up = self._rest.index.up
+        rest = self._inventory.without(self._inventory.ranks & ~up)
+        why = why_infeasible(request, rest) if up else Reason("nodes", "there is no other node")
+        return why.said(f"{why}, beside {amount(self._spares, 'spare node')}")
