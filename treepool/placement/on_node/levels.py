@@ -7,7 +7,7 @@ whole.
 
 from __future__ import annotations
 
-from typing import Callable, Container, Iterator, Mapping, Optional, Sequence
+from typing import Callable, Container, Iterator, Optional, Sequence
 
 import attrs
 
@@ -156,7 +156,6 @@ def smallest_hosts(
     node_type: NodeType,
     scope: Domain,
     need: Need,
-    levels: Mapping[Domain, int],
     cores: int,
     gpus: int,
     usable: int,
@@ -170,8 +169,8 @@ def smallest_hosts(
     When the first domain has given all the amounts that it can, a new walk would begin with the
     second, and so on: taking an amount only makes the domains around it come earlier.
     """
+    levels = amount_levels(node_type, need, scope)
     graph = graph_of(node_type.links, need.demand)
-    usable &= gpus
     hosts: list[Domain] = []
     able = [scope]
     for domain in able:

@@ -241,7 +241,7 @@ def decided(need: Need, local: bool) -> bool:
 
     This holds if a slot is an amount, or what it takes is apart. It also holds if a slot takes an
     amount beside domains of one locality, unless these are whole and may differ in size, or all
-    must be local. See on_node/slots.py.
+    must be local. See on_node/place.py.
     """
     if not need.parts:
         return need.demand is None and not (need.fair_share and need.gpu_memory)
