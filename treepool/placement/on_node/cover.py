@@ -38,12 +38,10 @@ def nearest(
     def covers(chosen: Iterable[int]) -> bool:
         return all(not want[k] or sum([amounts[i][k] for i in chosen]) >= want[k] for k in (0, 1))
 
-    def far(chosen: Sequence[int]) -> tuple[int, int]:
-        if not host.apart or len(chosen) + len(beside) < 2:
-            return 0, 0
-        here = [*beside, *(children[i] for i in chosen)]
+    def far(chosen: Iterable[int]) -> tuple[int, int]:
+        here = [*beside, *(children[i] for i in chosen)] if host.apart else []
         steps = [host.apart[a][b] for i, a in enumerate(here) for b in here[:i]]
-        return max(steps), sum(steps)
+        return max(steps, default=0), sum(steps)
 
     def largest(among: Iterable[int], kind: int, have: int) -> list[int]:
         """The fewest of *among* that have what is wanted of a *kind*, with what others *have*."""

@@ -112,6 +112,11 @@ class _Giver:
         self.hosts: list[Domain] = []
         #: Whether each take gets its share of cores with its GPUs.
         self.shares = any(take.need.fair_share for take in self.takes)
+        #: GPUs are interchangeable only if the same takes can have them.
+        self.alike = dict.fromkeys(idset.iterate(node_type.root.gpus if self.graph else 0), -1)
+        for gpus in {take.scope.gpus for take in self.takes}:
+            for gpu in self.alike:
+                self.alike[gpu] &= gpus if gpus >> gpu & 1 else ~gpus
         #: The GPUs that each slot has of whole domains that they must be joined with.
         self.whole: dict[int, int] = {}
         for take in takes if demand else ():
@@ -155,10 +160,8 @@ class _Giver:
             return
         yield best
         if graph is not None and len(self.takes) > 1:
-            # GPUs are interchangeable only if the same takes can have them.
-            scopes = tuple({other.scope.gpus for other in self.takes})
             among = usable & take.scope.gpus
-            for some in joined_sets(graph, among, need.gpus, self.effort, scopes):
+            for some in joined_sets(graph, among, need.gpus, self.effort, self.alike):
                 other = None if some == best.gpus else self._best(take, free, some)
                 if other is not None:
                     yield other
