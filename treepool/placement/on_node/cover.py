@@ -58,9 +58,10 @@ def nearest(
     some += largest(set(useful).difference(some), 1, sum(amounts[i][1] for i in some))
     for count in range(least, len(some) + 1):
         if comb(len(useful), count) <= _MOST_SETS:
-            covering = [chosen for chosen in combinations(useful, count) if covers(chosen)]
-            if covering:
-                return list(min(covering, key=far))
+            covering = filter(covers, combinations(useful, count))
+            first = next(covering, None)
+            if first is not None:
+                return list(min([first, *covering], key=far) if host.apart else first)
     some.sort()
     if not host.apart:
         return some

@@ -13,11 +13,15 @@ from typing import Iterator, Optional, Sequence
 import attrs
 
 from treepool.placement.effort import Effort
-from treepool.placement.gpus.graph import graph_of, is_clique, joined_sets
+from treepool.placement.gpus.graph import graph_of, has_clique, is_clique, joined_sets
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.amounts import amount_ids, lowest_ids
 from treepool.placement.on_node.ledger import Take
-from treepool.placement.on_node.levels import has_free, smallest_hosts, usable_gpus
+from treepool.placement.on_node.levels import (
+    amount_levels,
+    has_free,
+    usable_gpus,
+)
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 
@@ -106,8 +110,7 @@ class _Giver:
         self.takes.sort(key=lambda take: -len(node_type.around[take.scope]))
         demand = next((take.need.demand for take in takes if take.need.demand is not None), None)
         self.graph = graph_of(node_type.links, demand)
-        #: The take that was served last, and the hosts for more of the same, the first one last:
-        #: a domain that gave something only comes earlier.
+        #: The take that was served last, and the hosts for more of the same, the first one last.
         self.served: Optional[Take] = None
         self.hosts: list[Domain] = []
         #: Whether each take gets its share of cores with its GPUs.
@@ -128,6 +131,7 @@ class _Giver:
         graph = self.graph
         if graph and not all(is_clique(graph, gpus) for gpus in self.whole.values()):
             return None
+        self.served = None
         given: list[_Given] = []
         ways: list[Iterator[_Given]] = []
         free = [self.free]
@@ -168,30 +172,60 @@ class _Giver:
 
     def _best(self, take: Take, free: Ids, usable: int) -> Optional[_Given]:
         """The best ids for *take* of what is *free*, of GPUs those *usable*."""
-        host = self._host(take, free, usable)
-        if host is None:
-            return None
-        number = self._share(take, host, *free) if self.shares else take.need.cores
-        return self._ids(take, host, number, free[0], usable)
-
-    def _host(self, take: Take, free: Ids, usable: int) -> Optional[Domain]:
-        """The domain that gives *take* its amount."""
-        need, scope = take.need, take.scope
-        if self.plain:
-            return scope if has_free(scope, need, free[0], usable) else None
+        need = take.need
         if take is not self.served or self.graph is not None:
-            self.served, self.hosts = take, []
+            self.served, self.hosts = take, []  # else one that gave something only comes earlier
         while self.hosts and not has_free(self.hosts[-1], need, free[0], usable):
             self.hosts.pop()
+        self.hosts = self.hosts or self._hosts(take, free, usable)[::-1]
         if not self.hosts:
-            self.hosts = smallest_hosts(self.node_type, scope, need, *free, usable)[::-1]
-        return self.hosts[-1] if self.hosts else None
+            return None
+        host, number = self.hosts[-1], need.cores
+        if self.shares and need.fair_share:
+            number = self._share(take, host, free[0], free)
+        return self._ids(take, host, number, free[0], usable)
 
-    def _share(self, take: Take, host: Domain, cores: int, gpus: int) -> int:
-        """The cores of *host* that *take* gets where *cores* and *gpus* are free."""
-        if not take.need.fair_share:
-            return take.need.cores
-        share = fair_share(host, take.need.gpus, self.node_type.realm[take.scope], cores, gpus)
+    def _hosts(self, take: Take, free: Ids, usable: int) -> list[Domain]:
+        """The domains to take *take*'s amount from, out of what is *free*, GPUs those *usable*.
+
+        They have the lowest level among the domains that can give the amount. They are in the order
+        of a walk down that first enters the child with the fewest free GPUs (usable or not), then
+        the fewest free cores, then the lowest id.
+        """
+        scope, need, node_type = take.scope, take.need, self.node_type
+        if self.plain:
+            return [scope] if has_free(scope, need, free[0], usable) else []
+        levels = amount_levels(node_type, need, scope)
+        graph = graph_of(node_type.links, need.demand)
+        hosts: list[Domain] = []
+        able = [scope]
+        for domain in able:
+            level = levels.get(domain)
+            if level is None or not has_free(domain, need, free[0], usable):
+                continue
+            if graph is not None and not has_clique(graph, domain.gpus & usable, need.gpus):
+                continue
+            able += domain.children
+            if hosts and level < levels[hosts[0]]:
+                hosts.clear()
+            if not hosts or level == levels[hosts[0]]:
+                hosts.append(domain)
+
+        def path(domain: Domain) -> list[tuple[int, int, int]]:
+            around, order = node_type.around[domain], node_type.order
+            return [
+                (idset.size(d.open_gpus & free[1]), idset.size(d.cores & free[0]), order[d])
+                for d in around[: around.index(scope)][::-1]
+            ]
+
+        if len(hosts) > 1:
+            hosts.sort(key=path)
+        return hosts
+
+    def _share(self, take: Take, host: Domain, cores: int, free: Ids) -> int:
+        """How many of *cores* of *host* go with the GPUs of *take*, of a node where so much is
+        *free*."""
+        share = fair_share(host, take.need.gpus, self.node_type.realm[take.scope], *free)
         return min(idset.size(host.cores & cores), share)
 
     def _ids(
@@ -216,13 +250,10 @@ class _Giver:
             take, host = one.take, one.host
             if take.need.fair_share:
                 cores, gpus = cores | one.cores, gpus | one.gpus
-                share = fair_share(
-                    host, take.need.gpus, self.node_type.realm[take.scope], *self.free
-                )
                 usable = gpus & usable_gpus(self.node_type, take.scope, take.need)
                 if take.need.has_gpu_demand:  # those of other takes depend on them
                     usable = one.gpus
-                number = min(idset.size(host.cores & cores), share)
+                number = self._share(take, host, cores, self.free)
                 more = self._ids(take, host, number, cores, usable)
                 assert more is not None
                 one, cores, gpus = more, cores & ~more.cores, gpus & ~more.gpus

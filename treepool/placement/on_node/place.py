@@ -17,7 +17,8 @@ Python's recursion limit does not apply.
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
+from functools import partial
+from typing import Callable, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -254,28 +255,9 @@ def _slots_among(times: Mapping[Domain, int], part: Part, most: int) -> int:
     return rows_of([(number, 1) for number in times.values()], part.count.minimum, most)
 
 
-class _Amount(NamedTuple):
-    """To do: find ``need``'s amount in ``scope``."""
-
-    scope: Domain
-    need: Need
-
-
-class _Choice(NamedTuple):
-    """To do: choose ``left`` domains in ``scope`` for ``part``.
-
-    They are among the ``domains`` from ``start`` on, once these are listed.
-    """
-
-    scope: Domain
-    part: Part
-    left: int
-    domains: Optional[Sequence[Domain]] = None
-    start: int = 0
-
-
-#: What is still to do for a slot, as a linked list that branches of the search share.
-_Tasks = Optional[tuple[Union[_Amount, _Choice], "_Tasks"]]
+#: What is still to do for a slot, as a linked list that branches of the search share. Each does
+#: something in each possible way, and yields what remains to do each time.
+_Tasks = Optional[tuple[Callable[["_Tasks"], Iterator["_Tasks"]], "_Tasks"]]
 
 
 class Search:
@@ -307,7 +289,7 @@ class Search:
         branches = [self._slot()]
         while branches and self.number < most:
             for tasks in branches[-1]:
-                branches.append(self._branches(*tasks) if tasks else self._slot())
+                branches.append(tasks[0](tasks[1]) if tasks else self._slot())
                 break
             else:
                 branches.pop()
@@ -342,43 +324,35 @@ class Search:
             ids_of(self._takes, room.node_type, *room.free, room.plain, self.effort) is not None
         )
 
-    def _branches(self, task: Union[_Amount, _Choice], rest: _Tasks) -> Iterator[_Tasks]:
-        """Do *task* in each possible way, and yield the remaining tasks each time."""
-        if isinstance(task, _Amount):
-            yield from self._amount_ways(task, rest)
-            return
-        listed = [task.domains] if task.domains is not None else self._listed(*task[:2])
-        for domains in listed:
-            yield from self._choice_ways(task, domains, rest)
-
     def _inside(self, scope: Domain, need: Need, rest: _Tasks) -> _Tasks:
         """The tasks that meet *need* in *scope*, before *rest*: whole domains first."""
         if need.takes_amount:
-            rest = _Amount(scope, asked_of(scope, need)), rest
+            rest = partial(self._amount, scope, asked_of(scope, need)), rest
         for part in sorted(need.parts, key=lambda part: part.whole):
-            rest = _Choice(scope, part, part.count.minimum), rest
+            rest = partial(self._domains, scope, part), rest
         return rest
 
-    def _listed(self, scope: Domain, part: Part) -> Iterator[Sequence[Domain]]:
-        """Lists of domains to choose from; each list has the preferred domains first."""
-        self._count(1)
+    def _domains(self, scope: Domain, part: Part, rest: _Tasks) -> Iterator[_Tasks]:
+        """Choose the domains in *scope* for *part*, of each group the preferred ones first."""
+        self._count(2)
         for group in self.room.groups(scope, part, ordered=True):
             if len(group) >= part.count.minimum:
                 first = self.room.first(scope, part, group)
-                yield list(dict.fromkeys([*first, *group]))
+                domains = list(dict.fromkeys([*first, *group]))
+                yield from self._choices(part, part.count.minimum, domains, 0, rest)
 
-    def _choice_ways(
-        self, task: _Choice, domains: Sequence[Domain], rest: _Tasks
+    def _choices(
+        self, part: Part, left: int, domains: Sequence[Domain], start: int, rest: _Tasks
     ) -> Iterator[_Tasks]:
-        """Choose each of the *domains* in turn, if enough follow it for the others."""
-        part, ledger = task.part, self.ledger
-        for i in range(task.start, len(domains) - task.left + 1):
+        """Choose each of *domains* from *start* on, if enough follow it for all that are *left*."""
+        ledger = self.ledger
+        for i in range(start, len(domains) - left + 1):
             domain, after = domains[i], rest
-            if self._is_like(domain, domains[task.start : i]):
+            if self._is_like(domain, domains[start:i]):
                 continue
-            if task.left > 1:
-                after = _Choice(task.scope, part, task.left - 1, domains, i + 1), rest
-            if i > task.start or not task.left % _IN_A_ROW:
+            if left > 1:
+                after = partial(self._choices, part, left - 1, domains, i + 1), rest
+            if i > start or not left % _IN_A_ROW:
                 self.effort.count()
             if not part.whole:
                 yield self._inside(domain, part.need, after)
@@ -388,9 +362,8 @@ class Search:
                 self._takes.pop()
                 ledger.release_whole(domain)
 
-    def _amount_ways(self, task: _Amount, rest: _Tasks) -> Iterator[_Tasks]:
-        """Take the amount from each of its hosts in turn."""
-        scope, need = task
+    def _amount(self, scope: Domain, need: Need, rest: _Tasks) -> Iterator[_Tasks]:
+        """Take *need*'s amount from each of its hosts in *scope* in turn."""
         hosts = self.room.hosts(scope, need)
         hosts.sort(key=lambda host: self.room.path(host, scope))
         self.effort.count((len(hosts) + _LOOKS - 2) // _LOOKS)
