@@ -65,4 +65,6 @@ def test_a_start_is_told_if_enough_is_free_as_long_as_the_job_runs(seed):
             seen = [time, *(moment for moment in moments if time < moment < last)]
             if all(has >= asked for at in seen for has, asked in zip(free(at), need)):
                 expected.append(time)
+    some = [time for time in moments if begin <= time < begin + length]
+    assert supply.least(begin, begin + length) == tuple(map(min, zip(*map(free, some))))
     assert list(supply.starts(begin, length, *need, before, until)) == expected

@@ -287,6 +287,21 @@ def test_a_million_allocs_and_frees_leave_nothing_behind():
     json.dumps(pool.to_dict())
 
 
+def test_states_that_no_node_is_in_are_dropped_a_few_at_a_time():
+    pool = Pool(cluster(2))
+    table, idle = pool.inventory.states, pool.situation.index.state_of[0]
+    used = {table.less(idle, cores, 0) for cores in range(1, 9000, 1000)}
+    for cores in range(1, 9000):
+        table.less(idle, cores, 0)
+    sizes = [len(table)]
+    while len(sizes) < 2 or sizes[-1] < sizes[-2]:
+        table.forget(used)
+        sizes.append(len(table))
+    assert max(before - after for before, after in zip(sizes, sizes[1:])) <= 256
+    assert sizes[-1] <= 4096
+    assert used == {table.less(idle, cores, 0) for cores in range(1, 9000, 1000)}
+
+
 @pytest.mark.parametrize(
     "shape",
     [

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from contextlib import suppress
 from itertools import chain, count
-from typing import Iterable, Iterator, NamedTuple, Optional
+from typing import Generator, Iterable, Iterator, NamedTuple, Optional
 
 import attrs
 
@@ -312,6 +312,14 @@ class Profile:
             found = Supply(self.pool.inventory, within & self.pool.up, self.holdings, preempts)
             self._supplies[within, preempts] = found
         return found
+
+    def settled(self, within: int, preempts: bool) -> Generator[None, None, Supply]:
+        """``supply``, once all holdings are counted in it."""
+        while True:
+            found = self.supply(within, preempts)
+            yield from found.settled(self.meter)
+            if self.supply(within, preempts) is found:  # no nodes went up or down meanwhile
+                return found
 
     def differ(
         self, starts: tuple[float, float], ends: tuple[float, float], sights: tuple[Sight, Sight]

@@ -62,8 +62,8 @@ _MOST_KEPT = 64
 #: No time: it begins after it ends.
 _NEVER = math.inf, -math.inf
 
-#: Work (see Meter) for a job that is looked at.
-_JOB = 4
+#: Work (see Meter) for a job that is looked at, and for one that starts, whose R is written.
+_JOB, _START = 4, 64
 
 
 class Launcher(Protocol):
@@ -609,22 +609,34 @@ class Queue:
     def _try(self, job: Waiting) -> Generator[None, None, bool]:
         """Start *job* now if that delays no reservation of another; returns whether it has left."""
         self._job, own = job, job.job_class
-        view, choice, now = yield from self._present(job)
-        own.gave_up = choice.gave_up
-        selection = choice.selection
-        if selection is not None:
-            self.views.keep(view)
-            self._launch(job, parts_of(selection), selection.nslots, now, job.end(now))
-            return True
-        if job.jobid not in self.reservations:
-            units = Units(job.request, self.profile)
-            yield from self.views.count(view, units)
-            if view.free >= units.need and not units.exact:
-                units.become_exact()
+        units = Units(job.request, self.profile)
+        lacking = yield from self._lacking(job, units)
+        if not lacking:
+            view, choice, now = yield from self._present(job)
+            own.gave_up = choice.gave_up
+            selection = choice.selection
+            if selection is not None:
+                self.views.keep(view)
+                self._launch(job, parts_of(selection), selection.nslots, now, job.end(now))
+                return True
+            if job.jobid not in self.reservations:
                 yield from self.views.count(view, units)
-            own.stuck = Lack(job.length, max(1, units.need - view.free))
-        self.views.keep(view)
+                if view.free >= units.need and not units.exact:
+                    units.become_exact()
+                    yield from self.views.count(view, units)
+                lacking = max(1, units.need - view.free)
+            self.views.keep(view)
+        if job.jobid not in self.reservations:
+            own.stuck = Lack(job.length, lacking)
         return False
+
+    def _lacking(self, job: Waiting, units: Units) -> Generator[None, None, int]:
+        """How many *units* *job* lacks for a start now, at least, by the numbers of free cores and
+        GPUs alone, which most often say that it cannot."""
+        supply = yield from self.profile.settled(units.within, False)
+        now, made = self._clock(), self.reservations.get(job.jobid)
+        end = job.end(now) - job.sight.tail
+        return units.lacking(*supply.least(now, end if made is None else min(end, made.start)))
 
     def _start_reserved(self, job: Waiting) -> Iterator[None]:
         """Start *job*, whose reservation has come, on what is reserved once that is free.
@@ -728,6 +740,7 @@ class Queue:
         self, job: Waiting, parts: tuple[Held, ...], nslots: int, now: float, end: float
     ) -> None:
         """Let *job* hold *parts*, planned until *end*, and leave the queue."""
+        self.profile.meter.owe(_START)
         pool, jobid = self.pool, job.jobid
         held = pool.has_job(jobid)
         after = job.job_class.terms.after

@@ -75,10 +75,7 @@ def _earliest(
     times: Iterator[float] = iter(())
     number, growing = 1, True
     while True:
-        supply = profile.supply(units.within, sight.preempts)
-        yield from supply.settled(profile.meter)
-        if profile.supply(units.within, sight.preempts) is not supply:  # nodes went up or down
-            continue
+        supply = yield from profile.settled(units.within, sight.preempts)
         if known != (supply, supply.version):
             known = supply, supply.version
             times = supply.starts(time, length - sight.tail, cores, gpus, before, own)

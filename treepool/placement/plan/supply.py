@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from typing import TYPE_CHECKING, Iterator, Mapping
+from typing import TYPE_CHECKING, Iterator, Mapping, Optional
 
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.plan.jobs import Holder
@@ -88,6 +88,24 @@ class Supply:
             else:
                 del self.events[bisect_left(self.events, event)]
         self.version += 1
+
+    def least(self, begin: float, end: float) -> tuple[int, int]:
+        """The fewest cores and the fewest GPUs that are free at a time from *begin* to *end*."""
+        events, number = self.events, len(self.events)
+        end = min(end, math.nextafter(self._begins[-1], math.inf)) if self._begins else begin
+        free_cores, free_gpus = self.cores, self.gpus
+        least: Optional[tuple[int, int]] = None
+        counted, time = 0, begin
+        while True:
+            while counted < number and events[counted][0] <= time:
+                free_cores += events[counted][1]
+                free_gpus += events[counted][2]
+                counted += 1
+            cores, gpus = least or (free_cores, free_gpus)
+            least = min(cores, free_cores), min(gpus, free_gpus)
+            if counted == number or events[counted][0] >= end:
+                return least
+            time = events[counted][0]
 
     def starts(
         self, begin: float, length: float, cores: int, gpus: int, before: float, until: float

@@ -87,6 +87,15 @@ class Units:
             gpus = min((root.ngpus for root in able), default=gpus)
         return self.need * cores, self.need * gpus
 
+    def lacking(self, cores: int, gpus: int) -> int:
+        """For how many of the units that are needed so many *cores* and *gpus* are too few."""
+        short = (
+            -((have - all_of_them) * self.need // all_of_them)
+            for have, all_of_them in zip((cores, gpus), self.least)
+            if have < all_of_them
+        )
+        return max(short, default=0)
+
     def become_exact(self) -> None:
         """From now on count the units that really fit."""
         self.exact = True
