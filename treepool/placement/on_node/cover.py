@@ -36,7 +36,8 @@ def nearest(
     useful = [i for i, amount in enumerate(amounts) if any(amount)]
 
     def covers(chosen: Iterable[int]) -> bool:
-        return all(not want[k] or sum([amounts[i][k] for i in chosen]) >= want[k] for k in (0, 1))
+        enough = not want[0] or sum([amounts[i][0] for i in chosen]) >= want[0]
+        return enough and sum([amounts[i][1] for i in chosen]) >= want[1]
 
     def far(chosen: Iterable[int]) -> tuple[int, int]:
         here = [*beside, *(children[i] for i in chosen)] if host.apart else []
@@ -53,9 +54,10 @@ def nearest(
             have += amounts[i][kind]
         return taken
 
-    some = largest(useful, 0, 0)
-    least = max(len(some), len(largest(useful, 1, 0)))
-    some += largest(set(useful).difference(some), 1, sum(amounts[i][1] for i in some))
+    some, alone = (largest(useful, kind, 0) if want[kind] else [] for kind in (0, 1))
+    least = max(len(some), len(alone))
+    rest = set(useful).difference(some)
+    some += largest(rest, 1, sum(amounts[i][1] for i in some)) if some else alone
     for count in range(least, len(some) + 1):
         if comb(len(useful), count) <= _MOST_SETS:
             covering = filter(covers, combinations(useful, count))

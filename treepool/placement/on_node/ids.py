@@ -29,7 +29,7 @@ from treepool.rfc.idset import union
 Ids = tuple[int, int]
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _Given:
     """The ids that a take got, out of ``host``."""
 
@@ -107,7 +107,8 @@ class _Giver:
         self.plain = plain
         self.effort = effort or Effort()
         self.takes = [take for take in takes if not take.whole]
-        self.takes.sort(key=lambda take: -len(node_type.around[take.scope]))
+        if len(self.takes) > 1:
+            self.takes.sort(key=lambda take: -len(node_type.around[take.scope]))
         demand = next((take.need.demand for take in takes if take.need.demand is not None), None)
         self.graph = graph_of(node_type.links, demand)
         #: The take that was served last, and the hosts for more of the same, the first one last.
@@ -116,10 +117,12 @@ class _Giver:
         #: Whether each take gets its share of cores with its GPUs.
         self.shares = any(take.need.fair_share for take in self.takes)
         #: GPUs are interchangeable only if the same takes can have them.
-        self.alike = dict.fromkeys(idset.iterate(node_type.root.gpus if self.graph else 0), -1)
-        for gpus in {take.scope.gpus for take in self.takes}:
-            for gpu in self.alike:
-                self.alike[gpu] &= gpus if gpus >> gpu & 1 else ~gpus
+        self.alike: dict[int, int] = {}
+        if self.graph is not None:
+            self.alike = dict.fromkeys(idset.iterate(node_type.root.gpus), -1)
+            for gpus in {take.scope.gpus for take in self.takes}:
+                for gpu in self.alike:
+                    self.alike[gpu] &= gpus if gpus >> gpu & 1 else ~gpus
         #: The GPUs that each slot has of whole domains that they must be joined with.
         self.whole: dict[int, int] = {}
         for take in takes if demand else ():
@@ -218,9 +221,7 @@ class _Giver:
                 for d in around[: around.index(scope)][::-1]
             ]
 
-        if len(hosts) > 1:
-            hosts.sort(key=path)
-        return hosts
+        return sorted(hosts, key=path) if len(hosts) > 1 else hosts
 
     def _share(self, take: Take, host: Domain, cores: int, free: Ids) -> int:
         """How many of *cores* of *host* go with the GPUs of *take*, of a node where so much is

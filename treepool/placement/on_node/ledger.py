@@ -15,7 +15,7 @@ from treepool.placement.request.need import MANY, Need
 from treepool.rfc import idset
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Take:
     """What a slot takes: all of ``scope``, or ``need``'s amount from somewhere inside it.
 

@@ -204,34 +204,36 @@ class Room:
         for part in need.parts:
             left = number
             for group in self.groups(scope, part, ordered=True):
-                times = self._times(group, part, left)
-                slots = _slots_among(times, part, left)
-                left -= slots
-                for domain, given in self._rows(scope, part, times, slots).items():
+                given = self._shared(scope, part, group, left)
+                left -= sum(given.values()) // part.count.minimum
+                for domain, copies in given.items():
                     if part.whole:
-                        takes += [Take(domain, part.need, True)] * given
+                        takes += [Take(domain, part.need, True)] * copies
                     else:
-                        takes += self.plan(domain, part.need, given)
+                        takes += self.plan(domain, part.need, copies)
         return takes
 
-    def _rows(
-        self, scope: Domain, part: Part, times: dict[Domain, int], slots: int
+    def _shared(
+        self, scope: Domain, part: Part, group: Sequence[Domain], most: int
     ) -> dict[Domain, int]:
-        """How often each domain gives if *slots* slots take domains that can give so many *times*.
+        """How often each domain of *group* gives to as many slots, up to *most*, as it can serve.
 
         Each slot takes the best of those that are left, if that leaves enough for the others:
         domains that could give to every slot that is left may be passed over only so often.
         """
         each = part.count.minimum
         given: dict[Domain, int] = {}
+        if each == 1:
+            for domain in group:
+                if most and (domain.ncores or not part.with_core):
+                    given.update(self._times([domain], part, most))
+                    most -= given[domain]
+            return given
+        times = self._times(group, part, most)
+        slots = _slots_among(times, part, most)
         if part.with_core:  # too many without a core would leave a slot without
             for domain in [d for d in times if not d.ncores][slots * (each - 1) :]:
                 del times[domain]
-        if each == 1:
-            for domain, most in times.items():
-                given[domain] = min(most, slots)
-                slots -= given[domain]
-            return given
         for left in range(slots, 0, -1):
             some = [domain for domain, most in times.items() if most]
             row = self.first(scope, part, some)
@@ -387,7 +389,7 @@ class Search:
         return bool(siblings) and shape(domain) in map(shape, siblings)
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Slots:
     """The ``number`` slots of ``need`` that fit in ``scope``; ``takes`` is what a search found.
 
