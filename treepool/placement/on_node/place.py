@@ -44,7 +44,7 @@ _LOOKS = 8
 _IN_A_ROW = 8
 
 
-class Room:
+class OnNode:
     """What is left on a node of *node_type* where *cores* and *gpus* are free.
 
     With *local*, every amount and every group of domains must sit in a domain of level 0, see
@@ -263,16 +263,16 @@ _Tasks = Optional[tuple[Callable[["_Tasks"], Iterator["_Tasks"]], "_Tasks"]]
 
 
 class Search:
-    """A search for as many slots of *need* in *scope* as have *room*, up to *most*.
+    """A search for as many slots of *need* in *scope* as fit *here*, up to *most*.
 
-    ``takes`` is what those take that it found, ``number`` their number. ``room.effort`` counts the
+    ``takes`` is what those take that it found, ``number`` their number. ``here.effort`` counts the
     choices, and what it takes to list and to compare domains for them.
     """
 
-    def __init__(self, room: Room, scope: Domain, need: Need, most: int) -> None:
-        self.room = room
-        self.ledger = room.ledger
-        self.effort = room.effort
+    def __init__(self, here: OnNode, scope: Domain, need: Need, most: int) -> None:
+        self.here = here
+        self.ledger = here.ledger
+        self.effort = here.effort
         self.scope = scope
         self.need = need
         self.takes: list[Take] = []
@@ -281,8 +281,8 @@ class Search:
         self._takes: list[Take] = []
         self._slots = 0
         try:
-            most = room.copies(scope, need, most)
-            room.looks = 0  # to count is arithmetic, once
+            most = here.copies(scope, need, most)
+            here.looks = 0  # to count is arithmetic, once
             self._run(most)
         except GaveUp:
             self.effort.gave_up = True
@@ -298,13 +298,13 @@ class Search:
 
     def _slot(self) -> Iterator[_Tasks]:
         """Begin a slot when the last is complete, if there may be more slots than were found."""
-        scope, need, room = self.scope, self.need, self.room
+        scope, need, here = self.scope, self.need, self.here
         self._count(4)
         if self._slots and not self._holds():
             return
         if self._slots > self.number:
             self.number, self.takes = self._slots, self._takes.copy()
-        elif self._slots and self._slots + room.copies(scope, need, self.number) <= self.number:
+        elif self._slots and self._slots + here.copies(scope, need, self.number) <= self.number:
             return
         self._slots += 1
         yield self._inside(scope, need, None)
@@ -312,8 +312,8 @@ class Search:
 
     def _count(self, choices: int) -> None:
         """Count so many choices, and the looks at domains since the last time."""
-        self.effort.count(choices + self.room.looks // _LOOKS)
-        self.room.looks %= _LOOKS
+        self.effort.count(choices + self.here.looks // _LOOKS)
+        self.here.looks %= _LOOKS
 
     def _holds(self) -> bool:
         """Whether the last slot has a core, and there are GPUs for all takes as demanded."""
@@ -321,9 +321,9 @@ class Search:
             take.scope.ncores for take in self._takes if take.slot == self._slots
         ):
             return False
-        room = self.room
+        here = self.here
         return not self.need.has_gpu_demand or (
-            ids_of(self._takes, room.node_type, *room.free, room.plain, self.effort) is not None
+            ids_of(self._takes, here.node_type, *here.free, here.plain, self.effort) is not None
         )
 
     def _inside(self, scope: Domain, need: Need, rest: _Tasks) -> _Tasks:
@@ -337,9 +337,9 @@ class Search:
     def _domains(self, scope: Domain, part: Part, rest: _Tasks) -> Iterator[_Tasks]:
         """Choose the domains in *scope* for *part*, of each group the preferred ones first."""
         self._count(2)
-        for group in self.room.groups(scope, part, ordered=True):
+        for group in self.here.groups(scope, part, ordered=True):
             if len(group) >= part.count.minimum:
-                first = self.room.first(scope, part, group)
+                first = self.here.first(scope, part, group)
                 domains = list(dict.fromkeys([*first, *group]))
                 yield from self._choices(part, part.count.minimum, domains, 0, rest)
 
@@ -366,8 +366,8 @@ class Search:
 
     def _amount(self, scope: Domain, need: Need, rest: _Tasks) -> Iterator[_Tasks]:
         """Take *need*'s amount from each of its hosts in *scope* in turn."""
-        hosts = self.room.hosts(scope, need)
-        hosts.sort(key=lambda host: self.room.path(host, scope))
+        hosts = self.here.hosts(scope, need)
+        hosts.sort(key=lambda host: self.here.path(host, scope))
         self.effort.count((len(hosts) + _LOOKS - 2) // _LOOKS)
         for i, host in enumerate(hosts):
             if self._is_like(host, hosts[:i]):
@@ -383,7 +383,7 @@ class Search:
         """Whether *domain* is interchangeable with a sibling among *others*, which did not do."""
         if self.need.has_gpu_demand:  # the GPUs themselves differ
             return False
-        parent, shape = self.room.node_type.parent, self.ledger.shape
+        parent, shape = self.here.node_type.parent, self.ledger.shape
         siblings = [other for other in others if parent[other] is parent[domain]]
         self.effort.count(len(siblings) * (1 + len(domain.children)) // _LOOKS)
         return bool(siblings) and shape(domain) in map(shape, siblings)
@@ -393,7 +393,7 @@ class Search:
 class Slots:
     """The ``number`` slots of ``need`` that fit in ``scope``; ``takes`` is what a search found.
 
-    ``node`` is a node type, its free cores and GPUs, and how slots are placed, as for a Room.
+    ``node`` is a node type, its free cores and GPUs, and how slots are placed, as for OnNode.
     """
 
     node: tuple[NodeType, int, int, bool, bool]
@@ -405,7 +405,7 @@ class Slots:
     def take(self, number: int) -> Ids:
         """What the first *number* slots take together."""
         if self.takes is None:
-            takes = Room(*self.node, Effort()).plan(self.scope, self.need, number)
+            takes = OnNode(*self.node, Effort()).plan(self.scope, self.need, number)
         else:
             takes = [take for take in self.takes if take.slot <= number]
         node_type, cores, gpus, _, plain = self.node
@@ -430,10 +430,10 @@ def slots_in(
     if decided(need, local) and not (beside and node_type.root.mig):
         if need.gpu_memory:
             gpus &= node_type.gpus_with(need.gpu_memory)
-        room = Room(node_type, cores, gpus, local, plain, effort)
-        return Slots(node, scope, need, room.copies(scope, need, most))
+        here = OnNode(node_type, cores, gpus, local, plain, effort)
+        return Slots(node, scope, need, here.copies(scope, need, most))
     part = effort.part()
-    search = Search(Room(*node, part), scope, need, most)
+    search = Search(OnNode(*node, part), scope, need, most)
     effort.add(part)
     return Slots(node, scope, need, search.number, search.takes)
 
