@@ -1,4 +1,4 @@
-"""flux-core's own tests of schedulers, on its schedulers with treepool as their pool.
+"""flux-core's own tests: of schedulers, with treepool as the pool; of jobs, with sched-treepool.
 
 FLUX_CORE_SRC names the source tree of flux-core, configured and built; without it they are skipped.
 """
@@ -45,18 +45,19 @@ DIFFERENT = [
 def run(tmp_path):
     """Runs one of flux-core's tests; returns those that failed, how many there were, and the rest.
 
-    The rest is which schedulers were loaded with treepool as their pool.
+    The rest is which schedulers were loaded with treepool as their pool, or whether it was
+    sched-treepool: *module* stands in for those that are *replaced*.
     """
     modules, loaded, root = (tmp_path / name for name in ("modules", "loaded", "root"))
     modules.mkdir()
     root.mkdir()
-    for name in ("simple", "fifo", "backfill"):
-        shutil.copy(HERE / "flux/schedulers/default-pool.py", modules / f"sched-{name}.py")
     env = environment(FLUX_CORE_SRC=SOURCE, TREEPOOL_TEST_LOADED=str(loaded))
     env["FLUX_MODULE_PATH_PREPEND"] = f"{modules}:{env['FLUX_MODULE_PATH_PREPEND']}"
     folder = Path(SOURCE, "t")
 
-    def run(name):
+    def run(name, module="default-pool", replaced=("simple", "fifo", "backfill")):
+        for scheduler in replaced:
+            shutil.copy(HERE / f"flux/schedulers/{module}.py", modules / f"sched-{scheduler}.py")
         done = subprocess.run(
             [f"./{name}.t", "--verbose", f"--root={root}"],
             cwd=folder,
