@@ -30,6 +30,23 @@ PASS = {
     "t2322-sched-treepool-tvb": "sched-simple",
 }
 
+#: Tests of jobs, queues and nodes that load sched-simple.
+JOBS = [
+    "t2240-queue-cmd",
+    "t2245-policy-config",
+    "t2246-queue-virtual",
+    "t2273-job-alloc-bypass",
+    "t2290-job-update",
+    "t2291-job-update-queue",
+    "t2303-sched-hello",
+    "t2304-sched-simple-alloc-check",
+    "t2305-sched-slow",
+    "t2310-resource-module",
+    "t2311-resource-drain",
+    "t2312-resource-exclude",
+    "t2313-resource-acquire",
+]
+
 #: What doc/reliability.md explains.
 DIFFERENT = [
     "sched-simple: unsatisfiable request is canceled",
@@ -87,3 +104,9 @@ def test_it_passes(run, name):
 def test_flat_nodes_are_chosen_by_best_fit_and_reasons_have_treepools_words(run):
     failed, count, _ = run("t2300-sched-simple")
     assert (failed, count > 30) == (DIFFERENT, True)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_jobs_queues_and_nodes_are_served_as_by_sched_simple(run, name):
+    failed, count, loaded = run(name, "treepool-as-simple", ("simple",))
+    assert (failed, count > 5, loaded) == ([], True, {"sched-treepool"})

@@ -341,7 +341,6 @@ class TreepoolScheduler(Protocol):
 
     def started(self, job: Waiting, allocation: Allocation, how: str) -> None:
         """Send a job's R on its way; if that fails, the job holds nothing and is answered."""
-        allocation.set_starttime(time.time())
         annotations = {"resource_summary": allocation.summary, "selection_type": how}
         if self.pool.localities:
             annotations["locality"] = f"{self.pool.fitness(allocation, job.request).total:.2f}"

@@ -758,6 +758,7 @@ class Queue:
             expiration = pool.end_of_job(job.request.duration, now)
             expiration = min(expiration or math.inf, job.until)
             expiration = 0.0 if expiration == math.inf else expiration
+            allocation.set_starttime(now)
             allocation.set_expiration(expiration)
             pool.update_expiration(jobid, expiration)
             made = self.reservations.get(jobid)
