@@ -33,7 +33,7 @@ def counted() -> tuple[dict[str, Any], dict[str, Any]]:
     numbers: dict[str, Any] = outcome(Numbers(Mock()).report(queue, {}, 0))
     queues = Queues({HOSTILE: {}, "debug": {}}, {})
     waits = iter([(HOSTILE, 7, "in-use")])
-    found: dict[str, Any] = outcome(totals(queue, queues, waits, 0, lambda _: 7))
+    found: dict[str, Any] = outcome(totals(queue, queues, waits, (), lambda _: 7))
     return {**numbers, "version": "1.2.3", "questions": 0, "hwloc": None}, found
 
 

@@ -8,9 +8,9 @@ import pytest
 from bench.workload import cluster as large
 from browser.driver import DOWN, END, ESCAPE, HOME, LEFT, RIGHT, TAB
 from treepool.view.html import html
-from treepool.view.model import Job, Totals
+from treepool.view.jobs import Job, Running
 from treepool.view.rows import rows
-from treepool.view.status import Running
+from treepool.view.totals import Totals
 from view.conftest import make_picture
 from view.counting import some_R
 from view.hostile import HOSTS, LARGE, NAMES, cluster

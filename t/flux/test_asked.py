@@ -52,6 +52,7 @@ def test_the_default_queue_and_limit_of_the_site_count_as_for_a_job(site, words,
     assert ("would start now" in text) == starts
     assert ("window maint" in text) != starts
     assert line["answer"]["queue"] == queue
+    assert line["answer"].get("fits", starts), "only the window is in the way"
     options = [word.replace("--duration", "--time-limit") for word in words]
     job = site.submit("-n1", *options)
     site.wait(job, "priority")
@@ -59,6 +60,21 @@ def test_the_default_queue_and_limit_of_the_site_count_as_for_a_job(site, words,
     assert (site.state(job) == "R") == starts
     assert site.flux("jobs", "-no", "{queue}", job) == queue
     site.cancel_all()
+
+
+def test_whether_what_is_free_would_do_is_the_scheduler_s_to_say(site):
+    """Only who is told which nodes lack what waits for the engine to be imported."""
+    for shape, fits in (("slot/core=1", True), ("slot/core=8", False)):
+        blocker = site.submit("-n1", "--time-limit=10m")
+        site.wait(blocker, "alloc")
+        words = ("treepool", "explain", shape, "--duration=2h")
+        said = site.with_env(PYTHONPROFILEIMPORTTIME="1").run(*words)
+        assert ("treepool.placement.pool" in said.stderr) != fits
+        line = json.loads(site.run(*words, "--json").stdout)
+        assert line["answer"]["verdict"] == "later"
+        assert line["answer"]["fits"] == fits == (line["explanation"]["verdict"] == "allocated")
+        site.flux("cancel", blocker)
+        site.wait(blocker, "clean")
 
 
 @pytest.mark.parametrize(

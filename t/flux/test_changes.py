@@ -1,5 +1,6 @@
 """What happens to jobs that wait when something about them changes."""
 
+import json
 import time
 
 import pytest
@@ -63,6 +64,15 @@ def test_a_time_limit_made_shorter_counts(waiting):
     waiting.flux("update", job, "duration=10m")
     waiting.settle()
     assert waiting.state(job) == ("S" if waiting.policy == "fifo" else "R")
+
+
+def test_a_running_job_that_gets_a_minute_ends_a_minute_later(waiting):
+    had = waiting.R(waiting.first)["execution"]
+    assert had["expiration"] == had["starttime"] + HOUR
+    waiting.flux("update", waiting.first, "duration=+1m")
+    changes = waiting.flux("job", "eventlog", "--format=json", waiting.first).splitlines()
+    [change] = [json.loads(line) for line in changes if "resource-update" in line]
+    assert change["context"]["expiration"] == had["expiration"] + 60
 
 
 def test_a_queue_that_is_stopped_and_started_again_goes_on(waiting):

@@ -1,4 +1,4 @@
-"""flux-core's own tests of schedulers, on its schedulers with treepool as their pool.
+"""flux-core's own tests: of schedulers, with treepool as the pool; of jobs, with sched-treepool.
 
 FLUX_CORE_SRC names the source tree of flux-core, configured and built; without it they are skipped.
 """
@@ -30,6 +30,23 @@ PASS = {
     "t2322-sched-treepool-tvb": "sched-simple",
 }
 
+#: Tests of jobs, queues and nodes that load sched-simple.
+JOBS = [
+    "t2240-queue-cmd",
+    "t2245-policy-config",
+    "t2246-queue-virtual",
+    "t2273-job-alloc-bypass",
+    "t2290-job-update",
+    "t2291-job-update-queue",
+    "t2303-sched-hello",
+    "t2304-sched-simple-alloc-check",
+    "t2305-sched-slow",
+    "t2310-resource-module",
+    "t2311-resource-drain",
+    "t2312-resource-exclude",
+    "t2313-resource-acquire",
+]
+
 #: What doc/reliability.md explains.
 DIFFERENT = [
     "sched-simple: unsatisfiable request is canceled",
@@ -45,18 +62,19 @@ DIFFERENT = [
 def run(tmp_path):
     """Runs one of flux-core's tests; returns those that failed, how many there were, and the rest.
 
-    The rest is which schedulers were loaded with treepool as their pool.
+    The rest is which schedulers were loaded with treepool as their pool, or whether it was
+    sched-treepool: *module* stands in for those that are *replaced*.
     """
     modules, loaded, root = (tmp_path / name for name in ("modules", "loaded", "root"))
     modules.mkdir()
     root.mkdir()
-    for name in ("simple", "fifo", "backfill"):
-        shutil.copy(HERE / "flux/schedulers/default-pool.py", modules / f"sched-{name}.py")
     env = environment(FLUX_CORE_SRC=SOURCE, TREEPOOL_TEST_LOADED=str(loaded))
     env["FLUX_MODULE_PATH_PREPEND"] = f"{modules}:{env['FLUX_MODULE_PATH_PREPEND']}"
     folder = Path(SOURCE, "t")
 
-    def run(name):
+    def run(name, module="default-pool", replaced=("simple", "fifo", "backfill")):
+        for scheduler in replaced:
+            shutil.copy(HERE / f"flux/schedulers/{module}.py", modules / f"sched-{scheduler}.py")
         done = subprocess.run(
             [f"./{name}.t", "--verbose", f"--root={root}"],
             cwd=folder,
@@ -86,3 +104,9 @@ def test_it_passes(run, name):
 def test_flat_nodes_are_chosen_by_best_fit_and_reasons_have_treepools_words(run):
     failed, count, _ = run("t2300-sched-simple")
     assert (failed, count > 30) == (DIFFERENT, True)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_jobs_queues_and_nodes_are_served_as_by_sched_simple(run, name):
+    failed, count, loaded = run(name, "treepool-as-simple", ("simple",))
+    assert (failed, count > 5, loaded) == ([], True, {"sched-treepool"})

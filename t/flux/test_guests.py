@@ -95,7 +95,7 @@ from treepool.flux import client
 
 name, question = sys.argv[1], json.loads(sys.argv[2])
 handle = client.connected()
-if name == "look":
+if name in ("look", "jobs"):
     answers = client.answers(handle, name)
 else:
     answers = [client.ask(handle, name, question)]
@@ -137,9 +137,12 @@ def test_in_private_mode_a_guest_is_told_what_is_used_not_by_how_many_jobs_nor_u
     used = {"id": None, "parts": [["0-3", "0-119", "0-7"]], "expiration": 0}
     try:
         assert others() == [used]
-        for name in ("numbers", "totals"):
-            with pytest.raises(Failed, match="private here"):
-                answers(private, name)
+        with pytest.raises(Failed, match="private here"):
+            answers(private, "numbers")
+        (told,) = answers(private, "totals")
+        assert told["all"]["nodes"]["allocated"] == 4
+        assert not {"waiting", "reserved", "users"} & set(told)
+        assert [one["jobs"] for one in answers(private, "jobs")] == [[]]
     finally:
         private.flux("cancel", *jobs)
         for job in jobs:
@@ -192,6 +195,12 @@ def test_what_each_user_has_is_for_the_owner(busy, form):
     done = guest(busy, "status", "--users", *form)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "treepool status: totals of users are for the owner of the instance\n"
+
+
+def test_without_sched_treepool_the_owner_is_told_what_jobs_get_too(small):
+    small.load("sched-simple")
+    assert "fake0" in small.flux("treepool", "alloc", "slot=1/core=1")
+    assert "only its owner" in guest(small, "alloc", "slot=1/core=1").stderr
 
 
 @pytest.mark.parametrize("words", [["status"], ["show", "--instance"]])

@@ -108,6 +108,9 @@ MALFORMED = [
     ("ask", json.dumps({"resources": slot(), "options": {"\udcff": 1}}), 22, "not valid Unicode"),
     ("job", json.dumps({"id": "\ud800"}), 22, "not valid Unicode"),
     ("ask", json.dumps({"resources": slot(), "options": {"nope": 1}}), 22, "nope"),
+    ("try", json.dumps({"jobs": []}), 71, "/jobs: must be a list"),
+    ("try", json.dumps({"jobs": [7]}), 71, "/jobs: must be a list"),
+    ("totals", json.dumps({"drained": "0"}), 71, "/drained: must be a list"),
 ]
 
 
@@ -144,10 +147,12 @@ def test_every_key_of_an_answer_is_documented(instance):
     said = answers(
         instance,
         ("look", {}, True),
+        ("jobs", {}, True),
         ("job", {"id": int(pending[0])}),
         ("job", {"id": int(running[0])}),
         ("ask", {"resources": slot(), "duration": 60}),
         ("ask", {"resources": slot(121)}),
+        ("try", {"jobs": [{"resources": slot(1)}, {"resources": slot(121)}, {}]}, True),
         ("numbers", {}),
         ("totals", {}),
     )

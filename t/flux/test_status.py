@@ -41,6 +41,28 @@ def lines(instance, *words):
     return found[:-1], found[-1]["totals"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",),
+        ("status", "--users", "--jobs", "--json"),
+        ("status", "--prometheus"),
+        ("explain", "{near}"),
+        ("alloc", "slot=1/core=2"),
+        ("where", "{near}"),
+        ("window", "list"),
+    ],
+    ids=" ".join,
+)
+def test_what_the_scheduler_tells_is_printed_without_the_engine(busy, words):
+    """The engine takes as much CPU as all that ``flux jobs`` does: no command is to be slower."""
+    tracing = busy.with_env(PYTHONPROFILEIMPORTTIME="1")
+    done = tracing.run("treepool", *(word.format(near=busy.near) for word in words))
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 0 and "treepool.flux.libflux" in loaded
+    assert not loaded & {"flux", "rich.console", "treepool.placement.pool"}
+
+
 def test_the_totals_are_those_of_flux(busy):
     _, totals = lines(busy, "--json")
     assert (totals["nodes"], totals["drained"]) == (16, 1)
@@ -68,6 +90,25 @@ def test_each_job_has_a_line_with_its_placement(busy):
     assert by_id[busy.waiting]["placement"] == ""
 
 
+@pytest.mark.parametrize("form", [(), ("--json",), ("--print-R",), ("--subinstance",)])
+def test_what_several_jobs_would_get_is_what_one_finds_who_allocates_on_a_copy(busy, form):
+    shapes = ("slot=2/[core=8;gpu=1]", "slot=13/node{x}", "slot=3/core=50", "slot=17/node{x}")
+    words = (
+        "treepool",
+        "alloc",
+        *form,
+        "--locality=required",
+        *shapes,
+        "slot=/x",
+        "slot/socket{x}",
+    )
+    told = busy.run(*words)
+    looked = busy.run(*words, "--policy=packing")  # the default: a copy of the nodes has it
+    assert told.returncode == looked.returncode == 1
+    assert (told.stdout, told.stderr) == (looked.stdout, looked.stderr)
+    assert "core" in told.stdout
+
+
 @pytest.mark.parametrize("words", [[], ["--gpus"]])
 def test_jobs_that_wait_are_not_asked_for_unless_they_are_shown(busy, words):
     """A status of an instance with 100,000 of them would otherwise take some seconds."""
@@ -75,8 +116,18 @@ def test_jobs_that_wait_are_not_asked_for_unless_they_are_shown(busy, words):
     for options, asked in ((words, False), ([*words, "--jobs"], True)):
         done = traced.run("treepool", "status", *options)
         assert done.returncode == 0
-        assert "job-list.list" in done.stderr
+        assert "sched-treepool" in done.stderr
         assert (str(job_id(busy.waiting)) in done.stderr) == asked
+
+
+def test_what_the_scheduler_counts_is_what_one_counts_who_looks_at_the_nodes(busy):
+    told = busy.flux("treepool", "status").splitlines()
+    assert busy.flux("treepool", "status", "--gpus").splitlines()[: len(told)] == told
+    told, looked = (
+        [json.loads(x) for x in busy.flux("treepool", "status", "--json", *more).splitlines()]
+        for more in ((), ("--gpus",))
+    )
+    assert looked[-len(told) :] == told
 
 
 def test_each_gpu_has_a_line_with_its_job(busy):

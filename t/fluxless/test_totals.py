@@ -22,7 +22,7 @@ FABRIC = {"rack": [{"name": "a", "switch": [{"name": "s", "ranks": "0-3"}, {"ran
                    {"name": "b", "switch": [{"name": "s", "ranks": "8-11"}]}]}  # fmt: skip
 
 
-def counted(pool, queues=NONE, waits=(), drained=0, user_of=None):
+def counted(pool, queues=NONE, waits=(), drained=(), user_of=None):
     queue = Queue(pool, None, lambda: 1000.0)
     return outcome(totals(queue, queues, iter(waits), drained, user_of))
 
@@ -47,7 +47,7 @@ def test_states_are_those_that_a_slow_count_finds_and_kinds_add_up(seed):
     # Whoever asks may name any ranks; those that are up, or not there, are not drained.
     named = idset.from_ids([*drained, *ranks[4:], 99])
     wanted = counting.numbers(R, [a.to_dict() for a in running.values()], down, drained)
-    found = counted(pool, drained=named)
+    found = counted(pool, drained=[named & 5, named & ~5])
     states = dict(
         zip(("idle", "partly", "full", "down", "drained"), found["all"]["nodes"].values())
     )
@@ -57,6 +57,7 @@ def test_states_are_those_that_a_slow_count_finds_and_kinds_add_up(seed):
         assert of["free"] == wanted[f"{what}_free"]
         assert of["allocated"] == wanted[f"{what}_used"]
         assert sum(of.values()) == wanted[what], "each is in one state"
+    assert found["gpus_stranded"] == pytest.approx(wanted["gpus_stranded"])
     assert len(found["kinds"]) == 3
     assert added(found["kinds"].values()) == found["all"]
 
@@ -65,7 +66,7 @@ def test_what_is_free_on_a_drained_node_is_drained_and_what_a_job_has_there_is_a
     pool = Pool(nodes("0-1", "0-7", "0-1"))
     alloc(pool, 1, "slot/[core=3;gpu=1]")
     pool.mark_down("0")
-    found = counted(pool, drained=1)["all"]
+    found = counted(pool, drained=[1])["all"]
     assert found["nodes"] == {"free": 1, "partial": 0, "allocated": 0, "down": 0, "drained": 1}
     assert found["cores"] == {"free": 8, "allocated": 3, "down": 0, "drained": 5}
     assert found["gpus"] == {"free": 2, "allocated": 1, "down": 0, "drained": 1}
@@ -97,6 +98,18 @@ def test_domains_of_a_level_add_up_and_have_names_of_their_own():
     assert switches["domains"] == {"free": 1, "partial": 0, "allocated": 1, "down": 1}
     assert racks["domains"]["free"] + racks["domains"]["allocated"] == 2
     assert (switches["largest"], racks["largest"]) == (4, 4)
+    assert switches["where"] in ("s", "of rank 4"), "the first with the most free nodes"
+    pool.mark_down("0-11")
+    assert counted(pool)["levels"]["rack"]["largest"] == 0
+
+
+def test_who_names_nodes_that_are_drained_is_told_their_hosts():
+    R = nodes("0-3", properties={})
+    R["execution"]["nodelist"] = ["n[0-3]"]
+    pool = Pool(R)
+    pool.mark_down("1-2")
+    told = counted(pool, drained=[1 << 1 | 1 << 2, 1 << 9])["drained"]
+    assert told == [{"ranks": "1-2", "hosts": "n[1-2]"}, {"ranks": "", "hosts": ""}]
 
 
 def test_where_there_are_many_domains_or_kinds_there_are_few_names():
@@ -131,7 +144,7 @@ def test_reservations_are_counted_by_queue():
         queue.add(queue.waiting(jobid, 16, request, frozenset(), line, 1000.0, 1000.0))
     finish(queue.run())
     tables = {"a": {}, "b": {}, "c": {}}
-    found = outcome(totals(queue, Queues(tables, {}), iter(()), 0))
+    found = outcome(totals(queue, Queues(tables, {}), iter(())))
     assert found["reserved"] == {"a": 1, "b": 2, "c": 0}
 
 
@@ -152,7 +165,7 @@ def test_nodes_are_counted_as_they_are_at_one_moment():
     pool = Pool(nodes("0-9999"))
     alloc(pool, 1, "slot=9999/node{x}")
     queue = Queue(pool, None, lambda: 1000.0)
-    counting_ = totals(queue, NONE, iter(()), 0)
+    counting_ = totals(queue, NONE, iter(()))
     next(counting_)
     pool.free(1)
     assert outcome(counting_)["all"]["nodes"]["allocated"] == 9999

@@ -102,7 +102,7 @@ def answered(pool, topic, text):
     handle.respond_error.side_effect = lambda _msg, _number, reason: reason.encode()
     asked = ANSWERS.Answers(handle, MagicMock(), Source(pool))
     msg = SimpleNamespace(topic=topic, userid=8, rolemask=2, payload_str=text, handle=None)
-    QUESTIONS.lib.flux_msg_is_streaming = lambda _msg: topic == "look"
+    QUESTIONS.lib.flux_msg_is_streaming = lambda _msg: topic in ("look", "jobs", "try")
     asked._questions.take(msg, getattr(asked, f"_{topic}"))
     for _ in islice(asked._questions._rounds(), MOST_STEPS):
         if not len(asked):

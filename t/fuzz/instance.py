@@ -14,10 +14,10 @@ from treepool.placement.pool import Pool
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.windows import WindowEntry
+from treepool.view.jobs import Job, JobLine, Running
 from treepool.view.jobstory import Closed, Facts
-from treepool.view.model import Drained, Job
 from treepool.view.picture import Picture
-from treepool.view.status import Running
+from treepool.view.totals import Drained, LocalityLine, Overview
 from view.hostile import HOSTS, cluster
 
 NUMBERS, TOTALS = counted()
@@ -62,11 +62,14 @@ def pretend(monkeypatch, name):
         other_scheduler=lambda: name,
         user_name=lambda _: name,
         job_id=lambda _: 1,
-        facts=lambda jobid, called: (
-            Facts(called, "SCHED", queue=name, dependencies=(name,), answer=answer),
-            (),
+        facts=lambda jobid, called: Facts(
+            called, "SCHED", queue=name, dependencies=(name,), answer=answer
         ),
         question=lambda spec: {},
+        tries=lambda specs, with_R: [
+            {"parts": [["0", "0", ""]], "where": [name], "nslots": 1, "R": cluster(name)},
+            {"error": "infeasible", "message": name, "code": name, "subject": name},
+        ],
         conditions=lambda spec: [],
         ask_for=lambda question: ({**answer, "verdict": "later"}, closed),
         jobspec_of=lambda jobid: from_resources(parse_shape("slot=1/gpu=9")),
@@ -76,6 +79,18 @@ def pretend(monkeypatch, name):
         ),
         time_of=float,
         seconds_of=float,
+    )
+    line = LocalityLine(name, 1, 1, 1, name)
+    live.overview = Overview(
+        live.picture.totals,
+        *(0, (0, 0), (line,), (name, name, name)),
+        *(live.windows, live.drains, live.stopped, live.other),
+    )
+    replace(
+        monkeypatch,
+        "standing",
+        overview=lambda: live.overview,
+        job_lines=lambda: [JobLine.of(one, name, name, name) for one in live.jobs],
     )
     replace(
         monkeypatch,

@@ -247,7 +247,11 @@ ASKED = (
     'job\n{"id": 2}',
     "look\n{}",
     "numbers\n",
-    'totals\n{"drained": "0-1,5"}',
+    'totals\n{"drained": ["0-1", "5"]}',
+    "jobs\n{}",
+    'try\n{"R": true, "jobs": [{"resources": [{"type": "core", "count": 1}]}, '
+    '{"resources": [{"type": "slot", "count": 2, "label": "x", "with": '
+    '[{"type": "core", "count": 2}]}], "duration": 60}]}',
     'totals\n{"users": true}',
 )
 

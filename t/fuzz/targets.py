@@ -491,7 +491,7 @@ class Refusal(Exception):
 def _question(data):
     """A guest's request to the scheduler module: its topic in the first line, then the payload."""
     topic, _, text = _text(data).partition("\n")
-    if topic not in ("look", "job", "ask", "numbers", "totals"):
+    if topic not in ("look", "jobs", "job", "ask", "try", "numbers", "totals"):
         topic, text = "ask", _text(data)
     answers, errors = answered(_idle_pool("small").copy(), topic, text)
     assert bool(answers) != bool(errors) and len(errors) < 2

@@ -69,6 +69,8 @@ COMMANDS = {
         "alloc --json slot=1/core -R {R}",
         "alloc --R slot=1/core -R {R}",
         "alloc --constraint {name} slot=1/core -R {R}",
+        "alloc --instance slot=1/core slot=1/core",
+        "alloc --instance --json slot=1/core slot=1/core",
     ),
     "encode": ("encode --dry-run -R {R} --fabric {fabric}", "encode -R {R} --fabric {fabric}"),
     "digest": ("digest",),
@@ -81,6 +83,8 @@ COMMANDS = {
         "show --instance --json",
     ),
     "status": (
+        "status --jobs --users",
+        "status --jobs --users --json",
         "status --gpus --jobs --domains --users",
         "status --gpus --jobs --domains --users --json",
         "status --prometheus --users",
@@ -155,7 +159,9 @@ def test_the_instance_is_answered_not_refused(treepool, monkeypatch):
     """So that the test above sees the names."""
     instance.pretend(monkeypatch, "name")
     for words in (
+        "status --jobs --users",
         "status --gpus --jobs --domains --users",
+        "alloc --instance slot=1/core slot=1/core",
         "show --instance",
         "window list",
         "explain --job f1",

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from treepool.placement.nodes.compile import compile_topo
+from treepool.placement.nodes.tree import Domain
 from treepool.placement.on_node.amounts import amount_ids
-from treepool.placement.on_node.cover import fewest
+from treepool.placement.on_node.cover import nearest
 from treepool.rfc import idset
+
+
+def fewest(amounts, want):
+    """The first of the fewest of so many domains, which are all as far apart."""
+    children = [Domain("socket", 1 << i, 0, True) for i in range(len(amounts))]
+    return nearest(Domain("node", 0, 0, True, children=tuple(children)), children, amounts, want)
 
 
 @pytest.mark.parametrize(

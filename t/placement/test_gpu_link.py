@@ -161,7 +161,7 @@ def test_slots_get_joined_gpus_if_there_is_any_way(seed):
         expected = ways([everywhere] * slots, free, linked)
         assert (found is not None) == expected, (topo, wires, free, group)
         if found is not None:
-            got = set(idset.iterate(found.steps[0].gpus))
+            got = set(idset.iterate(found.ids(0)[1]))
             assert got <= free
             assert len(got) == slots * sum(n for _, n in everywhere)
             assert ways([everywhere] * slots, got, linked)
@@ -190,7 +190,7 @@ def test_whole_domains_of_a_slot_are_joined_across(seed):
             if gpus <= free and joined.issuperset(combinations(sorted(gpus), 2))
         ]
         assert (found is not None) == bool(good), (wires, free, number)
-        assert found is None or set(idset.iterate(found.steps[0].gpus)) in good
+        assert found is None or set(idset.iterate(found.ids(0)[1])) in good
 
 
 def test_questions_about_joined_sets():

@@ -61,9 +61,10 @@ def test_on_a_fragmented_node_of_24_domains_no_search_gives_up(
         found = fit.fit(state, ask(slot, 3, locality))
         assert len(found.steps if found else ()) == max(fitting, default=0)
         assert found is None or not found.gave_up
-        for number, step in enumerate(found.steps if found else (), 1):
-            assert bin(step.cores).count("1") == 24 * number
-            assert step.cores & ~state.cores == 0
+        for number in found.steps if found else ():
+            cores, _ = found.ids(number - 1)
+            assert bin(cores).count("1") == 24 * number
+            assert cores & ~state.cores == 0
 
 
 #: L3 domains of one to five cores, and six cores in none.

@@ -61,7 +61,7 @@ def chosen(used):
         gpus |= ((0xF << n) & 0xF) << 4 * socket
         cores |= ((0xFF << 2 * n) & 0xFF) << 8 * socket
     found = fit(NodeState(TYPE, cores, gpus), request(Pool(cluster(2)), "slot/[core=2;gpu=1]").ask)
-    return int(found.steps[0].gpus > 0xF)
+    return int(found.ids(0)[1] > 0xF)
 
 
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.7, 0.9])

@@ -12,12 +12,8 @@ import pytest
 from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec, TooComplex
 from treepool.placement import effort
-from treepool.placement.nodes.compile import compile_topo
-from treepool.placement.on_node.place import Search
 from treepool.placement.pool import Pool
-from treepool.placement.request.need import Need, Part
 from treepool.rfc import idset
-from treepool.rfc.count import Count
 from work import Lines
 
 SOCKETS = [{"cores": f"{i * 24}-{i * 24 + 23}", "gpus": str(i)} for i in range(4)]
@@ -220,8 +216,7 @@ def test_a_hard_minimum_of_a_domain_is_refused_with_a_reason(whole):
     R = cluster(2)
     R["scheduling"]["children"][0]["topo"] = {"board": [UNEVEN]}
     pool = Pool(R)
-    inner = HARD.replace("node/slot=5/", "")
-    hard = ";".join([inner[1:-1]] * 5)
+    hard = ";".join(["numa=4/core=3"] * 4)  # twelve domains have three cores, and none has six
     with pytest.raises(TooComplex, match="given up"):
         pool.alloc(1, request(pool, f"slot/board{whole}/[{hard}]"))
 
@@ -329,7 +324,9 @@ def test_of_counts_too_many_to_try_those_found_are_the_answer():
     R = cluster(1 << 5)
     R["scheduling"]["children"][0]["topo"] = UNEVEN
     pool = Pool(R, locality="required")
-    found = pool.choice(request(pool, "slot=1-9/[numa=1-9/core=1-5;numa=1-7/core=1-3;core=1-9]"))
+    found = pool.choice(
+        request(pool, "slot=1-9/[numa=1-9/core=1-5;numa=1-7/core=1-3;numa=1-5/core=1-2;core=1-9]")
+    )
     assert found.gave_up
     assert found.effort < 2 * effort.PER_REQUEST
     assert found.selection is not None
@@ -407,13 +404,13 @@ def test_ranks_in_no_domain_are_counted_in_time_that_grows_as_their_number():
     assert many[1] < 1.2 * few[1]
 
 
-def test_a_search_is_given_up_after_a_bounded_number_of_choices():
-    leaves = [{"cores": str(i)} for i in range(24)]
-    node_type = compile_topo({"numa": leaves}, (1 << 24) - 1, 0)
-    search = Search(node_type, (1 << 24) - 1, 0)
-    part = Part("numa", Count(3, 3), False, Need(cores=1))
-    assert search.place(node_type.root, Need(parts=(part,) * 4))
-    assert search.effort.tried <= effort.PER_REQUEST
+def test_four_parts_of_a_slot_on_as_many_domains_as_they_could_have_are_found():
+    R = cluster(2)
+    R["scheduling"]["children"][0]["topo"] = {"numa": [{"cores": str(i)} for i in range(24)]}
+    pool = Pool(R)
+    found = pool.choice(request(pool, "slot/[" + ";".join(["numa=3/core"] * 4) + "]"))
+    assert found.selection is not None
+    assert found.effort <= effort.PER_REQUEST
 
 
 def test_what_many_slots_take_on_a_node_of_many_domains_is_counted_and_then_chosen():

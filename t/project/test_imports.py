@@ -145,13 +145,22 @@ def test_options_are_read_without_the_engine(argv):
 @pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on the PATH")
 def test_an_instance_is_asked_without_flux_s_own_package_and_without_the_engine():
     """What ``flux jobs`` imports, and treepool's commands do not, lets them be no slower."""
-    commands = "explainlive", "status", "window", "where"
-    asking = ["flux.client", "flux.job", "flux.sent", *(f"cli.{name}" for name in commands)]
+    commands = "alloc", "alloctable", "explain", "status", "statustable", "window"
+    asking = ["flux.client", "flux.standing", *(f"cli.{name}" for name in commands)]
     found = in_flux(f"import {', '.join(f'treepool.{name}' for name in asking)}")
-    assert found & {"flux", *ENGINE} == set()
+    assert found & {"flux", "rich.console", "treepool.rfc.rset", *ENGINE} == set()
+    of_a_job = in_flux("import treepool.flux.job, treepool.cli.where")
+    assert not of_a_job & {"flux", "rich.console", "treepool.rfc.windows", *ENGINE}
     with_pool = in_flux("import treepool.flux.live, treepool.flux.snapshot")
     assert with_pool > ENGINE
     assert "flux" not in with_pool
+
+
+def test_options_of_flux_submit_are_checked_only_if_there_are_some():
+    job = "SimpleNamespace(attributes={'system': {}}, resources=[])"
+    use = "from types import SimpleNamespace\nfrom treepool.flux import joboptions\n"
+    test_only = loaded(f"{use}joboptions.add({{'test_only': True}}, {job})")
+    assert not any(name.startswith(("treepool.placement", "attr")) for name in test_only)
 
 
 @pytest.mark.depth

@@ -9,7 +9,7 @@ from made import alloc
 from treepool.cli.files import data_folder
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.view.model import Job
+from treepool.view.jobs import Job
 from treepool.view.picture import Picture
 
 

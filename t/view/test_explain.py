@@ -16,7 +16,8 @@ from treepool.rfc.jobspec import from_resources
 from treepool.rfc.links import Link, Links, digest
 from treepool.view.explain import ALLOCATED, INFEASIBLE, WAITS, explain
 from treepool.view.explaintext import text
-from treepool.view.model import Job, drained_in
+from treepool.view.jobs import Job
+from treepool.view.model import drained_in
 from treepool.view.nearest import nearest, oracle
 from view.counting import SHAPES, some_R
 

@@ -13,10 +13,10 @@ from bench.workload import cluster as large
 from depth import some
 from treepool.rfc.times import clock
 from treepool.view.html import html
-from treepool.view.model import Job, Totals
+from treepool.view.jobs import Job, Running
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
-from treepool.view.status import Running
+from treepool.view.totals import Totals
 from view.counting import numbers, pool_with_jobs, some_R
 from view.hostile import LARGE, NAMES, cluster
 from view.test_model import jobs_of

@@ -9,8 +9,10 @@ from treepool.placement.held import held_in
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
-from treepool.view.model import OTHER, Job, Totals
+from treepool.view.jobs import Job
+from treepool.view.model import OTHER
 from treepool.view.picture import MAX_STEPS, Change, Picture
+from treepool.view.totals import Totals
 from view.counting import held, numbers, pool_with_jobs, some_R
 
 

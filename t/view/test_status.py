@@ -7,9 +7,8 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.links import Device, Link, Links, digest
 from treepool.view import status
-from treepool.view.model import Job
+from treepool.view.jobs import Job, Running
 from treepool.view.picture import Picture
-from treepool.view.status import Running
 
 TOPO = {"numa": [{"cores": "0-3", "gpus": "0-1"}, {"cores": "4-7", "gpus": "2-3"}]}
 LINKS = Links((Link("nvlink", 50.0, (0b11, 0b1100)),), devices=(Device("NVIDIA A100", 40, 0b1111),))

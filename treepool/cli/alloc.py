@@ -31,20 +31,23 @@ from __future__ import annotations
 import json
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import Any, Iterator
 
 import attrs
 
 from treepool.cli import cluster, files, instance, requested
-from treepool.cli.answers import Answer, Refusal, allocate_jobspec, allocate_shape
+from treepool.cli.answers import (
+    Answer,
+    Refusal,
+    allocate,
+    allocate_jobspec,
+    spec_of,
+    tried,
+)
 from treepool.cli.requested import Asked
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, out, out_json, width
 from treepool.errors import InvalidShape
-from treepool.rfc.rset import subinstance
 from treepool.rfc.shape import parse_shape
-
-if TYPE_CHECKING:
-    from treepool.placement.pool import Pool
 
 
 def define(parser: ArgumentParser) -> None:
@@ -99,11 +102,10 @@ def run(arguments: Namespace) -> int:
         raise Stop("a SHAPE or --jobspec FILE is needed (see treepool alloc --help)", USAGE)
     asked = requested.read(arguments, _vertices(arguments.words))
     jobspecs = [(files.shown(path), _jobspec(path)) for path in arguments.jobspec]
-    pool = cluster.pool(arguments)
     asked = _in_queue(arguments, asked)
     R_only = arguments.full_R or arguments.subinstance
     found: list[Answer] = []
-    for answer in _answers(pool, arguments.words, asked, jobspecs):
+    for answer in _answers(arguments, asked, jobspecs, R_only or arguments.json):
         found.append(answer)
         if arguments.json:
             out_json({**cluster.named(arguments), "shape": answer.shape, **answer.facts})
@@ -112,8 +114,10 @@ def run(arguments: Namespace) -> int:
     if R_only:
         given = [one.outcome for one in found if not isinstance(one.outcome, Refusal)]
         for last in given[-1:]:
-            R = last.to_dict()
-            out(json.dumps(subinstance(R) if arguments.subinstance else R))
+            if arguments.subinstance:
+                _print_subinstance(last.to_dict(), "the job")
+            else:
+                out(json.dumps(last.to_dict()))
     elif not arguments.json:
         out(*cluster.example(arguments))
         _print_table(found)
@@ -122,6 +126,8 @@ def run(arguments: Namespace) -> int:
 
 def _print_subinstance(R: Any, name: str) -> int:
     """Print the R of an instance inside the job of *R*, which is in the file *name*."""
+    from treepool.rfc.rset import subinstance
+
     with files.naming(name):
         out(json.dumps(subinstance(R)))
     return DONE
@@ -163,11 +169,22 @@ def _jobspec(path: str) -> Any:
 
 
 def _answers(
-    pool: Pool, shapes: list[str], asked: Asked, jobspecs: list[tuple[str, Any]]
+    arguments: Namespace, asked: Asked, jobspecs: list[tuple[str, Any]], with_R: bool
 ) -> Iterator[Answer]:
-    duration = asked.duration or 0.0
-    for jobid, shape in enumerate(shapes, 1):
-        yield allocate_shape(pool, jobid, shape, asked.constraints, asked.options, duration)
+    """What each job gets of the cluster; of an instance as it is, its scheduler tells it."""
+    shapes: list[str] = arguments.words
+    how = asked.constraints, asked.options, asked.duration or 0.0
+    specs = [spec_of(shape, *how) for shape in shapes]
+    # A jobspec may have more than a question may: the environment of a job.
+    if cluster.is_instance(arguments) and not jobspecs and not cluster.chosen(arguments):
+        with instance.asking():
+            told = tried(shapes, specs, with_R)
+        if told is not None:
+            yield from told
+            return
+    pool = cluster.pool(arguments)
+    for jobid, (shape, spec) in enumerate(zip(shapes, specs), 1):
+        yield allocate(pool, jobid, shape, spec)
     for jobid, (name, spec) in enumerate(jobspecs, len(shapes) + 1):
         if isinstance(spec, Refusal):
             yield Answer(name, spec)

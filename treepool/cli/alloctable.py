@@ -10,8 +10,8 @@ from typing import Iterator, Sequence
 from rich.cells import cell_len
 
 from treepool.cli.answers import Answer, Refusal
-from treepool.placement.allocation import Allocation
 from treepool.rfc import idset
+from treepool.view.jobs import Got
 from treepool.view.table import Cell, Line, lines, text_of
 
 _HEADINGS = ("#", "shape", "nodes", "cores", "GPUs", "slots")
@@ -41,7 +41,7 @@ def table(answers: Sequence[Answer], width: int) -> Iterator[Line]:
     return lines((), [[one] for one in _list(answers)], width)
 
 
-def _rows(allocation: Allocation) -> Iterator[list[str]]:
+def _rows(allocation: Got) -> Iterator[list[str]]:
     """A row for each entry of R_lite: hosts, cores, GPUs; the first row has the slots."""
     for i, (ranks, cores, gpus) in enumerate(allocation.parts):
         yield [

@@ -1,8 +1,11 @@
-"""A pool's answer to a shape or a jobspec: allocation or refusal, its JSON, hints at mistakes."""
+"""The answer to a shape or a jobspec: what it gets or a refusal, its JSON, hints at mistakes.
+
+Of a cluster a pool gives the answer, of an instance its scheduler.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Union
 
 import attrs
 
@@ -13,14 +16,32 @@ from treepool.errors import (
     InsufficientResources,
     InvalidInput,
     InvalidShape,
-    Reason,
 )
 from treepool.rfc import jobspec
 from treepool.rfc.shape import format_shape, parse_shape, unlabelled
+from treepool.view.jobs import Got
 
 if TYPE_CHECKING:
-    from treepool.placement.allocation import Allocation
+    from treepool.placement.nodes.state import Held
     from treepool.placement.pool import Pool
+
+
+@attrs.frozen
+class Told:
+    """What the scheduler tells that a job would get; ``R`` is empty unless it was asked for."""
+
+    parts: tuple[Held, ...]
+    nslots: int
+    places: Mapping[int, str]
+    R: dict[str, Any]
+
+    def where(self, ranks: int) -> str:
+        """The hosts of the *ranks* of a part."""
+        return self.places[ranks]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its R."""
+        return self.R
 
 
 @attrs.frozen
@@ -28,13 +49,20 @@ class Refusal:
     """A refusal: ``kind`` is invalid, infeasible or insufficient, ``message`` says why.
 
     ``message`` is one line. ``caret`` shows the place of a syntax error in a shape, in two lines.
-    ``reason`` is why a request that is valid was refused.
+    ``reason`` is why a request that is valid was refused, as facts for programs.
     """
 
     kind: str
     message: str
     caret: str = ""
-    reason: Optional[Reason] = None
+    reason: Mapping[str, Any] = {}
+
+
+#: The jobspec of a job, or why it has none.
+Spec = Union[dict[str, Any], Refusal]
+
+#: The keys of an answer of the scheduler that say why it is refused, see doc/json.md.
+_REASON = "code", "subject", "need", "have"
 
 
 @attrs.frozen
@@ -42,7 +70,7 @@ class Answer:
     """What was asked for, as a shape, and the result."""
 
     shape: str
-    outcome: Union[Allocation, Refusal]
+    outcome: Union[Got, Refusal]
 
     @property
     def refused(self) -> str:
@@ -55,29 +83,73 @@ class Answer:
     def facts(self) -> dict[str, Any]:
         """The result for JSON: R_lite and the number of slots, or the error and its reason."""
         if isinstance(self.outcome, Refusal):
-            reason = self.outcome.reason.facts if self.outcome.reason is not None else {}
-            return {"error": self.outcome.kind, "message": self.outcome.message, **reason}
+            refused = self.outcome
+            return {"error": refused.kind, "message": refused.message, **refused.reason}
         R_lite = self.outcome.to_dict()["execution"]["R_lite"]
         return {"R_lite": R_lite, "nslots": self.outcome.nslots}
+
+
+def tried(shapes: Sequence[str], specs: Sequence[Spec], with_R: bool) -> Optional[list[Answer]]:
+    """What jobs would get that ask for *shapes*, with *specs*, of what is free in the instance.
+
+    None if its scheduler does not tell it; raises OSError.
+    """
+    from treepool.flux import client, sent
+
+    asked = [spec for spec in specs if not isinstance(spec, Refusal)]
+    told = client.tries(asked, with_R) if asked else []
+    if told is None:
+        return None
+    rest = iter(told)
+
+    def outcome(spec: Spec) -> Union[Got, Refusal]:
+        if isinstance(spec, Refusal):
+            return spec
+        answer = next(rest)
+        if "error" in answer:
+            reason = {name: answer[name] for name in _REASON if name in answer}
+            return Refusal(answer["error"], answer["message"], reason=reason)
+        parts = sent.parts_of(answer["parts"])
+        places = {ranks: where for (ranks, _, _), where in zip(parts, answer["where"])}
+        return Told(parts, answer["nslots"], places, answer.get("R", {}))
+
+    return [_answer(shape, outcome(spec)) for shape, spec in zip(shapes, specs)]
+
+
+def spec_of(
+    shape: str,
+    constraints: Optional[Mapping[str, Any]] = None,
+    options: Optional[Mapping[str, Any]] = None,
+    duration: float = 0.0,
+) -> Spec:
+    """The jobspec of a job that asks for RFC 46 *shape*, or why there is none.
+
+    It has RFC 31 *constraints*, treepool *options*, and *duration* as its time limit in seconds.
+    """
+    try:
+        return jobspec.from_resources(parse_shape(shape), duration, constraints, options)
+    except InvalidShape as e:
+        return Refusal("invalid", e.line, e.caret())
+    except InvalidInput as e:
+        return Refusal("invalid", str(e))
 
 
 def allocate_shape(
     pool: Pool,
     jobid: int,
     shape: str,
-    constraints: Optional[Mapping[str, Any]] = None,
     options: Optional[Mapping[str, Any]] = None,
-    duration: float = 0.0,
 ) -> Answer:
-    """Allocate RFC 46 *shape* as job *jobid*, with RFC 31 *constraints* and treepool *options*.
+    """Allocate RFC 46 *shape* as job *jobid*, with treepool *options*."""
+    return allocate(pool, jobid, shape, spec_of(shape, None, options))
 
-    *duration* is its time limit in seconds.
-    """
 
-    def spec() -> dict[str, Any]:
-        return jobspec.from_resources(parse_shape(shape), duration, constraints, options)
+def allocate(pool: Pool, jobid: int, shape: str, spec: Spec) -> Answer:
+    """Allocate *spec* of RFC 46 *shape* as job *jobid*."""
+    return _answer(shape, spec if isinstance(spec, Refusal) else _outcome(pool, jobid, spec))
 
-    outcome = _outcome(pool, jobid, spec)
+
+def _answer(shape: str, outcome: Union[Got, Refusal]) -> Answer:
     if isinstance(outcome, Refusal) and outcome.kind == "invalid":
         outcome = attrs.evolve(outcome, message=outcome.message + mistaken(shape))
     return Answer(shape, outcome)
@@ -99,20 +171,18 @@ def allocate_jobspec(
         return Answer(name, Refusal("invalid", "a jobspec is an object, not a string"))
     if options:
         spec = with_options(spec, options)
-    return Answer(shape_of(spec) or name, _outcome(pool, jobid, lambda: spec))
+    return Answer(shape_of(spec) or name, _outcome(pool, jobid, spec))
 
 
-def _outcome(pool: Pool, jobid: int, spec: Callable[[], Any]) -> Union[Allocation, Refusal]:
+def _outcome(pool: Pool, jobid: int, spec: Any) -> Union[Got, Refusal]:
     try:
-        return pool.alloc(jobid, pool.parse_resource_request(spec()))
-    except InvalidShape as e:
-        return Refusal("invalid", e.line, e.caret())
+        return pool.alloc(jobid, pool.parse_resource_request(spec))
     except InvalidInput as e:
         return Refusal("invalid", str(e))
     except InfeasibleRequest as e:
-        return Refusal("infeasible", str(e), reason=e.reason)
+        return Refusal("infeasible", str(e), reason=e.reason.facts)
     except InsufficientResources as e:
-        return Refusal("insufficient", str(e), reason=e.reason)
+        return Refusal("insufficient", str(e), reason=e.reason.facts)
 
 
 def shape_of(spec: object) -> Optional[str]:

@@ -228,6 +228,15 @@ def pool(arguments: Any, taken: Optional[Snapshot] = None) -> Pool:
     It is idle, unless the options name a snapshot, which the caller may have *taken* already, or
     the instance.
     """
+    known = chosen(arguments)
+    if is_instance(arguments):
+        return _changed(instance.look().pool, known)
+    taken = taken or snapshot(arguments)
+    return _changed(_pool(arguments.R_file, arguments.cluster, taken), known)
+
+
+def chosen(arguments: Any) -> dict[str, str]:
+    """The options of the pool that are given; raises Stop if they contradict each other."""
     # Where jobs take the options of flux submit, their locality is one of these.
     names = PLACEMENT if hasattr(arguments, "requires") else tuple(options.OPTIONS)
     given = {name: getattr(arguments, name) for name in names}
@@ -236,10 +245,7 @@ def pool(arguments: Any, taken: Optional[Snapshot] = None) -> Pool:
         options.check_together(known)
     except InvalidOption as e:
         raise Stop(f"--{e}", USAGE) from None
-    if is_instance(arguments):
-        return _changed(instance.look().pool, known)
-    taken = taken or snapshot(arguments)
-    return _changed(_pool(arguments.R_file, arguments.cluster, taken), known)
+    return known
 
 
 def _pool(R_file: Optional[str], example: str, taken: Optional[Snapshot] = None) -> Pool:

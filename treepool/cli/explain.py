@@ -42,7 +42,7 @@ from treepool.rfc.shape import parse_shape
 if TYPE_CHECKING:  # with the engine, which the instance has
     from treepool.placement.pool import Pool
     from treepool.view.explain import Explanation
-    from treepool.view.model import Job
+    from treepool.view.jobs import Job
     from treepool.view.snapshot import Snapshot
 
 #: Why a job of a snapshot waits for which there is room.
@@ -218,7 +218,7 @@ def _print(told: Explanation, arguments: Namespace) -> int:
 
 def _allocated(pool: Pool, words: list[str]) -> dict[int, Job]:
     """The jobs in *words*, each of which must get an allocation, by number."""
-    from treepool.view.model import Job
+    from treepool.view.jobs import Job
 
     jobs = {}
     for number, answer in cluster.run_jobs(pool, words):

@@ -7,8 +7,6 @@ from argparse import Namespace
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
-import attrs
-
 from treepool.cli import files, instance
 from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json, plain
 from treepool.placement.nodes.parts import short_form
@@ -37,25 +35,19 @@ def explain_job(arguments: Namespace) -> int:
             jobid = client.job_id(name)
         except ValueError:
             raise Stop(f"{name:.40}: is not a job id", USAGE) from None
-        facts, parts = client.facts(jobid, name)
+        facts = client.facts(jobid, name)
     told: Optional[Explanation] = None
     window: Optional[WindowEntry] = None
     spec: Optional[dict[str, Any]] = None
     answer = facts.answer or {}
     is_early = answer.get("code") == "opens"
-    if is_early:
-        window = windows.behind(answer, (w.entry for w in client.windows_now()))
-    if parts or facts.waits_for_resources:
-        from treepool.view.status import domains_of
-
-        live = instance.look()
-        facts = attrs.evolve(facts, domains=domains_of(live.pool.inventory.types, parts))
-        if facts.waits_for_resources:
-            assert facts.answer is not None
-            window = windows.behind(facts.answer, live.windows)
-            with suppress(OSError):  # this user may not read it
-                spec = client.jobspec_of(jobid)
-            told = None if spec is None else _told(live, jobid, spec, name)
+    if is_early or facts.waits_for_resources:
+        with instance.asking():
+            window = windows.behind(answer, lambda: (w.entry for w in client.windows_now()))
+    if facts.waits_for_resources and _is_told(answer, arguments):
+        with suppress(OSError):  # this user may not read it
+            spec = client.jobspec_of(jobid)
+        told = None if spec is None else _told(instance.look(), jobid, spec, name)
     if arguments.json:
         fact = plain(facts)
         fact = {"job": fact.pop("name"), **fact, "window": window, "explanation": _json(told)}
@@ -90,7 +82,7 @@ def explain_request(arguments: Namespace, name: str, spec: Mapping[str, Any]) ->
     first = client.conditions(spec)
     parts = sent.parts_of(answer.get("parts", ()))
     told: Optional[Explanation] = None
-    if answer["verdict"] not in ("now", "deferred"):
+    if answer["verdict"] not in ("now", "deferred") and _is_told(answer, arguments):
         # With what the queue requires, and the site's defaults.
         given = {name: answer.get(key) for name, key in _ANSWERED.items()}
         system = {**spec["attributes"]["system"], **given}
@@ -107,6 +99,11 @@ def explain_request(arguments: Namespace, name: str, spec: Mapping[str, Any]) ->
         _details(told, arguments.verbose)
     starts = answer["verdict"] == "now" and closed.is_open
     return DONE if starts else NO
+
+
+def _is_told(answer: Mapping[str, Any], arguments: Namespace) -> bool:
+    """Whether it is told which nodes lack what: to people only if what is free would not do."""
+    return bool(arguments.json) or not answer.get("fits", False)
 
 
 def _told(live: Any, jobid: int, spec: dict[str, Any], name: str) -> Explanation:

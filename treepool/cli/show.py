@@ -42,10 +42,9 @@ from treepool.cli.answers import Refusal
 from treepool.cli.screen import DONE, NO, USAGE, Stop, complain, draw, out, out_json
 from treepool.rfc import idset
 from treepool.view import windows
-from treepool.view.model import Job
+from treepool.view.jobs import Job, Running
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows
-from treepool.view.status import Running
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10

@@ -11,9 +11,9 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
-from treepool.view.model import STATES
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, rows
+from treepool.view.totals import STATES
 
 #: Most domains that an error names.
 _MOST_NAMED = 4

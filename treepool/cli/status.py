@@ -24,13 +24,18 @@ from __future__ import annotations
 import time
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional
 
 from treepool.cli import instance, renamed
 from treepool.cli.screen import DONE, USAGE, Stop, again, out, out_document, out_json, width
-from treepool.placement.nodes.parts import on_hosts, short_form
 from treepool.view import prometheus, userlines, windows, words
+from treepool.view.jobs import JobLine
 from treepool.view.table import Line
+from treepool.view.totals import Overview
+
+if TYPE_CHECKING:  # with the engine, which only GPUs and domains need
+    from treepool.flux.live import Live
+    from treepool.view.areas import DomainLine
 
 
 def define(parser: ArgumentParser) -> None:
@@ -109,21 +114,21 @@ def _columns(arguments: Namespace) -> list[str]:
     """The lines of the one table that is asked for, in the columns of ``-o``."""
     from treepool.cli.statustable import formatted
 
+    kind: type
+    rows: Iterable[Any]
     if arguments.user:
-        return formatted(userlines.UserLine, _users(), arguments.format, arguments.no_header)
-    from treepool.view import status  # with the engine
-    from treepool.view.areas import DomainLine, areas, domain_lines
+        kind, rows = userlines.UserLine, _users()
+    elif arguments.jobs:
+        kind, rows = JobLine, _jobs()
+    else:
+        from treepool.view import areas, status  # with the engine
 
-    live = instance.look(waiting=arguments.jobs)
-    if arguments.domains:
-        whole = areas(live.picture)
-        rows = domain_lines(whole) if whole is not None else []
-        return formatted(DomainLine, rows, arguments.format, arguments.no_header)
-    if arguments.gpus:
-        gpus = status.gpu_lines(live.picture, live.jobs)
-        return formatted(status.GpuLine, gpus, arguments.format, arguments.no_header)
-    jobs = status.job_lines(live.pool.inventory, live.jobs)
-    return formatted(status.JobLine, jobs, arguments.format, arguments.no_header)
+        live = instance.look()
+        if arguments.domains:
+            kind, rows = areas.DomainLine, _domains(live)
+        else:
+            kind, rows = status.GpuLine, status.gpu_lines(live.picture, live.jobs)
+    return formatted(kind, rows, arguments.format, arguments.no_header)
 
 
 def _watch(arguments: Namespace) -> None:
@@ -133,35 +138,47 @@ def _watch(arguments: Namespace) -> None:
         time.sleep(arguments.watch)
 
 
+def _seen(arguments: Namespace) -> tuple[Overview, Optional[Live]]:
+    """The instance as the scheduler tells it, and if GPUs or domains are asked for, its nodes.
+
+    Where no scheduler tells it, it is made of the nodes. Raises Stop.
+    """
+    if not arguments.gpus and not arguments.domains:
+        with instance.asking():
+            from treepool.flux import standing
+
+            told = standing.overview()
+            if told is not None:
+                return told, None
+    live = instance.look()
+    return live.overview, live
+
+
 def _facts(arguments: Namespace) -> Iterator[Any]:
     """The JSON objects: GPUs, jobs, what is above the nodes, windows, and last the totals."""
-    from treepool.view import status
-    from treepool.view.areas import areas, domain_lines, locality_lines
-
-    live = instance.look(waiting=arguments.jobs)
-    picture = live.picture
+    seen, live = _seen(arguments)
     if arguments.user:
         yield from _users()
-    if arguments.gpus:
-        yield from status.gpu_lines(picture, live.jobs)
+    if arguments.gpus and live is not None:
+        from treepool.view.status import gpu_lines
+
+        yield from gpu_lines(live.picture, live.jobs)
     if arguments.jobs:
-        yield from status.job_lines(live.pool.inventory, live.jobs)
-    whole = areas(picture)
-    if whole is not None:
-        fabric: dict[str, Any] = {"localities": list(locality_lines(whole))}
-        if arguments.domains:
-            fabric["domains"] = list(domain_lines(whole))
+        yield from _jobs()
+    if seen.localities is not None:
+        fabric: dict[str, Any] = {"localities": list(seen.localities)}
+        if arguments.domains and live is not None:
+            fabric["domains"] = _domains(live)
         yield {"fabric": fabric}
-    if live.held_back:
-        hosts = status.hosts_of(live.pool.inventory, live.held_back)
-        yield {"held_back": short_form(live.held_back), "hosts": hosts}
-    for entry in live.windows:
+    placement, hosts, _ = seen.held_back
+    if placement:
+        yield {"held_back": placement, "hosts": hosts}
+    for entry in seen.windows:
         yield {"window": entry}
-    cores, gpus = live.preemptible
+    cores, gpus = seen.preemptible
     more = {"cores_preemptible": cores, "gpus_preemptible": gpus}
-    kept = {"cores_kept": status.cores_kept(live.pool)}
-    totals = {**picture.totals._asdict(), **kept, **more}
-    yield {"totals": totals, "drained": live.drains, "scheduled": live.stopped is None}
+    totals = {**seen.totals._asdict(), "cores_kept": seen.cores_kept, **more}
+    yield {"totals": totals, "drained": seen.drains, "scheduled": seen.stopped is None}
 
 
 def _users() -> list[userlines.UserLine]:
@@ -173,44 +190,62 @@ def _users() -> list[userlines.UserLine]:
         return userlines.user_lines(totals["users"], client.user_name)
 
 
+def _jobs() -> list[JobLine]:
+    """The jobs that run or wait; raises Stop."""
+    with instance.asking():
+        from treepool.flux import standing
+
+        told = standing.job_lines()
+    if told is not None:
+        return told
+    from treepool.view.status import job_lines  # with the engine
+
+    live = instance.look(waiting=True)
+    return list(job_lines(live.pool.inventory, live.jobs))
+
+
+def _domains(live: Live) -> list[DomainLine]:
+    """The domains above the nodes."""
+    from treepool.view.areas import areas, domain_lines
+
+    whole = areas(live.picture)
+    return [] if whole is None else list(domain_lines(whole))
+
+
 def _text(arguments: Namespace) -> Iterator[Line]:
     from treepool.cli.statustable import domain_table, gpu_table, job_table, user_table
-    from treepool.view import status
-    from treepool.view.areas import areas, domain_lines, locality_lines
 
-    live = instance.look(waiting=arguments.jobs)
-    picture = live.picture
-    yield picture.totals.line
-    if live.stopped is not None:
-        yield f"{live.stopped}: no job starts"
-    if live.other:
-        yield live.other
-    kept = status.cores_kept(live.pool)
-    if kept:
-        yield f"{words.count(kept, 'free core')} kept for jobs with GPUs"
-    cores, gpus = live.preemptible
+    seen, live = _seen(arguments)
+    yield seen.totals.line
+    if seen.stopped is not None:
+        yield f"{seen.stopped}: no job starts"
+    if seen.other:
+        yield seen.other
+    if seen.cores_kept:
+        yield f"{words.count(seen.cores_kept, 'free core')} kept for jobs with GPUs"
+    cores, gpus = seen.preemptible
     if cores or gpus:
         yield f"{words.count(cores, 'core')}, {words.count(gpus, 'GPU')} in use by preemptible jobs"
-    for drained in live.drains:
+    for drained in seen.drains:
         yield f"drained: {drained.line}"
-    whole = areas(picture)
-    for locality in locality_lines(whole) if whole is not None else ():
+    for locality in seen.localities or ():
         yield locality.text
-    if live.held_back:
-        kept_back = words.listed(on_hosts(live.held_back, live.pool.inventory))
-        yield f"held back for jobs whose R cannot be read: {kept_back}"
-    for entry in live.windows:
+    _, _, summary = seen.held_back
+    if summary:
+        yield f"held back for jobs whose R cannot be read: {words.listed(summary)}"
+    for entry in seen.windows:
         yield windows.line(entry, time.time())
     if arguments.user:
         yield ""
         yield from user_table(_users(), width())
-    if arguments.gpus:
+    if arguments.gpus and live is not None:
+        from treepool.view.status import gpu_lines
+
         yield ""
-        yield from gpu_table(list(status.gpu_lines(picture, live.jobs)), width())
-    if arguments.domains:
+        yield from gpu_table(list(gpu_lines(live.picture, live.jobs)), width())
+    if arguments.domains and live is not None:
         yield ""
-        yield from domain_table(list(domain_lines(whole)) if whole is not None else [], width())
+        yield from domain_table(_domains(live), width())
     if arguments.jobs:
         yield ""
-        lines = list(status.job_lines(live.pool.inventory, live.jobs))
-        yield from job_table(lines, time.time(), width())
+        yield from job_table(_jobs(), time.time(), width())

@@ -17,7 +17,8 @@ from treepool.view.table import Cell, Line, lines
 if TYPE_CHECKING:
     from treepool.rfc.windows import WindowEntry
     from treepool.view.areas import DomainLine
-    from treepool.view.status import GpuLine, JobLine
+    from treepool.view.jobs import JobLine
+    from treepool.view.status import GpuLine
     from treepool.view.userlines import UserLine
 
 _COLOURS = {"free": "green", "down": "red", "drained": "yellow"}

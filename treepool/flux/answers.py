@@ -12,11 +12,27 @@ import errno
 import time
 from functools import partial
 from itertools import islice
-from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, Optional, Protocol
+from typing import (
+    Any,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+)
 
 from flux.util import parse_fsd
 
-from treepool.errors import InfeasibleRequest, InvalidIdset, InvalidJobspec
+from treepool.errors import (
+    InfeasibleRequest,
+    InsufficientResources,
+    InvalidIdset,
+    InvalidInput,
+    InvalidJobspec,
+)
 from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
 from treepool.flux.outlook import PRIVATE, Estimate, Outlook, Planned
@@ -24,8 +40,8 @@ from treepool.flux.questions import Answer, Asker, Questions, request_watcher
 from treepool.flux.runner import Runner
 from treepool.flux.submissions import opens
 from treepool.placement.allocation import Allocation, parts_of
-from treepool.placement.held import HELD_BACK, ByRank, add_held, alike, ranks_in
-from treepool.placement.nodes.parts import on_hosts
+from treepool.placement.held import HELD_BACK, ByRank, Job, add_held, alike, domains_of
+from treepool.placement.nodes.parts import on_hosts, ranks_in
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import Rule, Waiting
 from treepool.placement.plan.queue import Queue
@@ -36,15 +52,17 @@ from treepool.rfc import hostlist, idset, jobspec
 from treepool.rfc.queues import Queues, inner
 from treepool.rfc.quote import did_you_mean
 
-#: The requests are ``sched-treepool.look``, ``.job``, ``.ask``, ``.numbers``, ``.totals`` and
-#: ``.window-list``.
+#: The requests are ``sched-treepool.look``, ``.jobs``, ``.job``, ``.ask``, ``.try``,
+#: ``.numbers``, ``.totals`` and ``.window-list``.
 TOPIC = "sched-treepool."
 
 #: The key of Flux's configuration that hides jobs from other users.
 _PRIVATE = "access.private-mode"
 
-#: Jobs in one response; and of jobs on many nodes, ranks in one response.
+#: Jobs in one response; and of jobs on many nodes, ranks in one response. Where they are in words
+#: takes longer.
 _JOBS, _RANKS = 256, 4096
+_PLACED, _RANKS_PLACED = 64, 1024
 
 #: Where a table ``policy`` has the attributes of jobs that do not give them.
 _DEFAULTS = "jobspec", "defaults", "system"
@@ -98,8 +116,10 @@ class Source(Protocol):
     def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats`` shows."""
 
-    def totals(self, drained: int, by_user: bool) -> Generator[None, None, dict[str, Any]]:
-        """What is used for what, and by whom; *drained* are ranks (bitmask)."""
+    def totals(
+        self, drained: Sequence[int], by_user: bool
+    ) -> Generator[None, None, dict[str, Any]]:
+        """What is used for what, and by whom; *drained* are sets of ranks (bitmasks)."""
 
     def windows(self) -> list[dict[str, Any]]:
         """The windows that are not over, and where each is kept."""
@@ -114,8 +134,10 @@ class Answers:
         self.outlook = Outlook(source.queue)
         answers = {
             "look": self._look,
+            "jobs": self._jobs,
             "job": self._job,
             "ask": self._ask,
+            "try": self._try,
             "numbers": self._numbers,
             "totals": self._totals,
             "window-list": self._windows,
@@ -169,28 +191,40 @@ class Answers:
                 for name, rule in self._source.rules.items()
             },
         }
-        listed: list[dict[str, Any]] = []
         others: ByRank = {}
-        ranks = 0
-        for jobid, end in pool.job_end_times():
+        for some in self._running(_JOBS, _RANKS):
+            listed = []
+            for jobid, job in some:
+                if sees(jobid):
+                    shown = {"id": jobid, "parts": _shown(job.parts), "expiration": job.end_time}
+                    listed.append(shown)
+                else:
+                    add_held(others, job.parts)
+            yield {"jobs": listed} if listed else None
+        together = alike(others)
+        while together:
+            first, together = together[:_JOBS], together[_JOBS:]
+            yield {"jobs": [{"id": None, "parts": _shown(first), "expiration": 0}]}
+
+    def _jobs(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        """The jobs that have resources, and where each is in words, some in each response."""
+        sees = self._sees(asker)
+        for some in self._running(_PLACED, _RANKS_PLACED):
+            yield {"jobs": [{"id": i, **self._placed(job.parts)} for i, job in some if sees(i)]}
+
+    def _running(self, most: int, ranks: int) -> Iterator[list[tuple[int, Job]]]:
+        """The jobs that have resources now: at most so many at a time, and on so many *ranks*."""
+        pool, found, size = self._source.pool, list[tuple[int, Job]](), 0
+        for jobid, _ in pool.job_end_times():
             job = pool.job(jobid)
             if job is None or jobid == HELD_BACK:
                 continue
-            ranks += sum(idset.size(those) for those, _, _ in job.parts)
-            if sees(jobid):
-                listed.append({"id": jobid, "parts": _shown(job.parts), "expiration": end})
-            else:
-                add_held(others, job.parts)
-            if len(listed) == _JOBS or ranks >= _RANKS:
-                yield {"jobs": listed} if listed else None
-                listed, ranks = [], 0
-        together = alike(others)
-        while together:
-            some, together = together[:_JOBS], together[_JOBS:]
-            listed.append({"id": None, "parts": _shown(some), "expiration": 0})
-            yield {"jobs": listed}
-            listed = []
-        yield {"jobs": listed}
+            found.append((jobid, job))
+            size += sum(idset.size(those) for those, _, _ in job.parts)
+            if len(found) == most or size >= ranks:
+                yield found
+                found, size = [], 0
+        yield found
 
     # -- a job
 
@@ -241,7 +275,12 @@ class Answers:
             "policy": policy,
             "ahead": ahead if self._sees_all(asker) else None,
             "behind": None if first is None else first.jobid,
+            "fits": self._fits(job),
         }
+
+    def _fits(self, job: Waiting) -> bool:
+        """Whether what is free now would do for *job*, so that only others come before it."""
+        return self._source.pool.choice(job.request).selection is not None
 
     # -- a shape
 
@@ -289,40 +328,70 @@ class Answers:
         planned = Planned(PRIVATE)
         if self._sees_all(asker):
             planned = yield from self.outlook.start_of_new(job)
-        told = {"verdict": "later", "reason": str(reason), **reason.facts}
+        fits = self._fits(job)
+        told = {"verdict": "later", "reason": str(reason), **reason.facts, "fits": fits}
         yield {**said, **told, **_estimated(planned.start), **self._placed(planned.parts)}
+
+    # -- several shapes
+
+    def _try(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        """What each of several jobs would get of what is free, after those before it."""
+        jobs = payload.get("jobs")
+        if not (jobs and isinstance(jobs, list) and all(isinstance(one, dict) for one in jobs)):
+            raise Refused(errno.EPROTO, "/jobs: must be a list of at least one object")
+        pool = self._source.pool.copy()
+        for jobid, job in enumerate(jobs, _NEW):
+            try:
+                spec = _jobspec(job, job.get("constraints"), job.get("options"))
+                got = pool.alloc(jobid, pool.parse_resource_request(spec))
+            except InvalidInput as e:
+                yield {"error": "invalid", "message": str(e)}
+            except InfeasibleRequest as e:
+                yield {"error": "infeasible", "message": str(e), **e.reason.facts}
+            except InsufficientResources as e:
+                yield {"error": "insufficient", "message": str(e), **e.reason.facts}
+            else:
+                R = {"R": got.to_dict()} if payload.get("R") else {}
+                where = [got.where(ranks) for ranks, _, _ in got.parts]
+                yield {"parts": _shown(got.parts), "where": where, "nslots": got.nslots, **R}
 
     def _placed(self, parts: tuple[Held, ...]) -> dict[str, Any]:
         """What a job has or would have: for programs, by hosts, and in words."""
         inventory, ranks = self._source.pool.inventory, ranks_in(parts)
         hosts = hostlist.encode(dict.fromkeys(filter(None, inventory.hosts_of(ranks))))
-        return {"parts": _shown(parts), "hosts": hosts, "summary": on_hosts(parts, inventory)}
+        return {
+            "parts": _shown(parts),
+            "hosts": hosts,
+            "summary": on_hosts(parts, inventory),
+            "domains": domains_of(inventory.types, parts),
+        }
 
     # -- numbers
 
     def _numbers(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
-        self._check_counts(asker)
+        if not self._sees_all(asker):
+            raise Refused(errno.EPERM, "they count the jobs of others, which are private here")
         yield (yield from self._source.numbers())
 
     def _totals(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
-        self._check_counts(asker)
-        drained, by_user = payload.get("drained", ""), payload.get("users", False)
-        if not isinstance(drained, str):
-            raise Refused(errno.EPROTO, "/drained: must be an idset")
+        drained, by_user = payload.get("drained", []), payload.get("users", False)
+        if not isinstance(drained, list) or not all(isinstance(one, str) for one in drained):
+            raise Refused(errno.EPROTO, "/drained: must be a list of idsets")
         if not isinstance(by_user, bool):
             raise Refused(errno.EPROTO, "/users: must be true or false")
         if by_user and not asker.privileged:
             raise Refused(errno.EPERM, "totals of users are for the owner of the instance")
         try:
-            ranks = idset.decode(drained)
+            ranks = list(map(idset.decode, drained))
         except InvalidIdset as e:
             raise Refused(errno.EINVAL, f"/drained: {e}") from None
-        yield (yield from self._source.totals(ranks, by_user))
-
-    def _check_counts(self, asker: Asker) -> None:
-        """Raise Refused if *asker* may not know how many jobs others have."""
-        if not self._sees_all(asker):
-            raise Refused(errno.EPERM, "they count the jobs of others, which are private here")
+        yield from self._source.up_to_date()  # nodes may have been drained a moment ago
+        kept = self._source.pool.job(HELD_BACK)
+        told = yield from self._source.totals(ranks, by_user)
+        told["held_back"] = self._placed(kept.parts if kept is not None else ())
+        if not self._sees_all(asker):  # these count the jobs of others
+            del told["waiting"], told["reserved"]
+        yield told
 
     # -- windows
 
@@ -345,16 +414,26 @@ def _spec(payload: Mapping[str, Any], queues: Queues) -> tuple[str, dict[str, An
     if requires:
         given = [] if constraints is None else [constraints]
         constraints = {"and": [{"properties": requires}, *given]}
+    options = payload.get("options", defaults.get("treepool"))
+    return name, _jobspec(payload, constraints, options, defaults.get("duration", 0))
+
+
+def _jobspec(
+    payload: Mapping[str, Any], constraints: Any, options: Any, otherwise: object = 0
+) -> dict[str, Any]:
+    """The jobspec of a question about a job, which lasts for *otherwise* unless it says how long.
+
+    Raises InvalidJobspec.
+    """
     duration = payload.get("duration", 0)
     if not isinstance(duration, (int, float)) or not 0 <= duration < 1e9:
         raise InvalidJobspec("/duration: must be a number of seconds from 0 to 1e9")
     if duration == 0:
-        duration = parse_fsd(str(defaults.get("duration", 0)))
+        duration = parse_fsd(str(otherwise))
     resources = payload.get("resources")
     if not isinstance(resources, list):
         raise InvalidJobspec("/resources: must be a list")
-    options = payload.get("options", defaults.get("treepool"))
-    return name, jobspec.from_resources(resources, duration, constraints, options)
+    return jobspec.from_resources(resources, duration, constraints, options)
 
 
 def _priority(urgency: object, asker: Asker) -> int:

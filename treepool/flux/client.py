@@ -23,12 +23,11 @@ from treepool.flux.libflux import job_id as job_id
 from treepool.placement.nodes.parts import short_form
 from treepool.rfc import idset, times
 from treepool.rfc.queues import Queues, inner
-from treepool.rfc.windows import WindowEntry
 from treepool.view import jobstory
 from treepool.view.jobstory import GIVEN_UP, GONE, OFFLINE, Closed, Facts
 
 if TYPE_CHECKING:
-    from treepool.placement.nodes.state import Held
+    from treepool.rfc.windows import WindowEntry
 
 #: The requests are called ``sched-treepool.NAME``.
 TOPIC = "sched-treepool."
@@ -119,10 +118,12 @@ def ask(handle: Broker, name: str, payload: Optional[Mapping[str, Any]] = None) 
         raise _explained(handle, e) from None
 
 
-def answers(handle: Broker, name: str) -> Iterator[Any]:
+def answers(
+    handle: Broker, name: str, payload: Optional[Mapping[str, Any]] = None
+) -> Iterator[Any]:
     """The answers to a question that has several; raises OSError."""
     try:
-        yield from map(json.loads, handle.watch(TOPIC + name, {}, rank=0))
+        yield from map(json.loads, handle.watch(TOPIC + name, dict(payload or {}), rank=0))
     except OSError as e:
         raise _explained(handle, e) from None
 
@@ -188,7 +189,7 @@ def totals(handle: Broker, users: bool = False) -> Any:
     """The answer to the question for totals, with those of *users* if asked for; raises OSError."""
     drained = handle.rpc("resource.status", nodeid=0).get().get("drain") or {}
     ranks = idset.union(map(idset.decode, drained))
-    return ask(handle, "totals", {"drained": idset.encode(ranks), "users": users})
+    return ask(handle, "totals", {"drained": [idset.encode(ranks)], "users": users})
 
 
 # -- jobs and shapes
@@ -216,8 +217,8 @@ def jobspec_of(jobid: int) -> dict[str, Any]:
     return jobspec
 
 
-def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
-    """What is known of job *jobid*, called *name*, and what it holds; raises OSError."""
+def facts(jobid: int, name: str) -> Facts:
+    """What is known of job *jobid*, called *name*; raises OSError."""
     handle = connected()
     try:
         job = handle.rpc("job-list.list-id", {"id": jobid, "attrs": _ATTRIBUTES}).get()["job"]
@@ -227,7 +228,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         raise
     state = job_state(job["state"])
     answer = _answer(handle, jobid) if state in ("SCHED", "RUN", "INACTIVE") else None
-    parts = sent.parts_of((answer or {}).get("parts", ()))
+    placed = {name: (answer or {}).get(name, "") for name in ("hosts", "summary", "domains")}
     exception = job.get("exception_type", "")
     if exception and job.get("exception_note"):
         exception = f"{exception}: {job['exception_note']}"
@@ -239,7 +240,7 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         closed = attrs.evolve(closed, stopped=GONE)
     if answer is not None:
         closed = _answered(closed)
-    found = Facts(
+    return Facts(
         name=name,
         state=state,
         urgency=int(job.get("urgency", 16)),
@@ -254,12 +255,10 @@ def facts(jobid: int, name: str) -> tuple[Facts, tuple[Held, ...]]:
         stopped=closed.stopped,
         stopped_parent=closed.stopped_parent,
         answer=answer,
-        placement=short_form(parts),
-        hosts=(answer or {}).get("hosts", ""),
-        summary=(answer or {}).get("summary", ""),
+        placement=short_form(sent.parts_of((answer or {}).get("parts", ()))),
+        **placed,
         fitness=fitness_in(job.get("annotations")),
     )
-    return found, parts
 
 
 def fitness_in(annotations: Any) -> Optional[float]:
@@ -287,6 +286,20 @@ def conditions(spec: Mapping[str, Any], urgency: int = 16) -> list[str]:
     known = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
     shown = [f"{one.get('scheme')}={one.get('value')}" for one in known]
     return jobstory.conditions(shown, urgency == 0, time.time())
+
+
+def tries(specs: Sequence[Mapping[str, Any]], with_R: bool) -> Optional[list[Any]]:
+    """What jobs with these jobspecs would get of what is free, each after those before it.
+
+    None if no sched-treepool tells it, or not of so many at once; raises OSError.
+    """
+    asked = {"jobs": list(map(question, specs)), "R": with_R}
+    try:
+        return list(answers(connected(), "try", asked))
+    except OSError as e:
+        if e.errno in (errno.ENOSYS, errno.EMSGSIZE):
+            return None
+        raise
 
 
 def ask_for(question: Mapping[str, Any]) -> tuple[Any, Closed]:

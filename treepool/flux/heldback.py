@@ -20,8 +20,8 @@ from treepool.flux.callbacks import Timer, then
 from treepool.flux.hello import ask_hello, held_of
 from treepool.flux.runner import Inbox
 from treepool.placement.allocation import Allocation
-from treepool.placement.held import HELD_BACK, ByRank, add_held, alike, held_in, held_on, ranks_in
-from treepool.placement.nodes.parts import short_form
+from treepool.placement.held import HELD_BACK, ByRank, add_held, alike, held_in, held_on
+from treepool.placement.nodes.parts import ranks_in, short_form
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet

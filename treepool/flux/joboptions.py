@@ -95,8 +95,9 @@ def add(given: Mapping[str, Any], jobspec: Any) -> None:
     _add_wait(given, options)
     if "memory" in given:
         _add_memory(given, list(vertices(jobspec.resources)))
-    _check(options, system.get("treepool"))
-    resources = _resources(given, jobspec)
+    if options or system.get("treepool"):
+        _check(options, system.get("treepool"))
+    resources = _resources(given, jobspec) if options else None
     if resources is not None:
         _check_use(options, resources)
     _write(system, options)

@@ -14,22 +14,28 @@ from typing import Any, Iterator, Mapping, Optional
 import attrs
 
 from treepool.errors import InvalidInput, PoolConflict
-from treepool.flux import client, sent, sentpool
+from treepool.flux import client, sent, sentpool, standing
 from treepool.flux.hardware import resources
-from treepool.flux.libflux import Broker, job_name, job_state
+from treepool.flux.libflux import Broker
 from treepool.flux.pastjobs import PastJobs, past_jobs
+from treepool.flux.standing import running_of
 from treepool.placement.allocation import Allocation
 from treepool.placement.choose.pastmix import finished
 from treepool.placement.held import HELD_BACK, held_in, held_on
+from treepool.placement.nodes.kept import kept_in
+from treepool.placement.nodes.parts import on_hosts, short_form
 from treepool.placement.nodes.state import Held
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.windows import WindowEntry
+from treepool.view.areas import areas, locality_lines
+from treepool.view.jobs import Running
 from treepool.view.jobstory import NO_SCHEDULER
-from treepool.view.model import Drained, Job, drained_in
+from treepool.view.model import drained_in
 from treepool.view.picture import Picture
-from treepool.view.status import Running
+from treepool.view.status import hosts_of
+from treepool.view.totals import Drained, Overview
 from treepool.view.words import count
 
 #: Most job lookups in flight.
@@ -37,8 +43,6 @@ IN_FLIGHT = 64
 
 #: How many of the jobs that wait are told one by one.
 _FIRST = 100
-
-_ATTRIBUTES = ("userid", "name", "state", "t_submit", "t_run", "expiration", "annotations")
 
 #: The nodes, by id what each job holds and when it ends, and the rules of queues.
 _Told = tuple[
@@ -80,7 +84,7 @@ class Live:
         handle = client.connected()
         status = handle.rpc("resource.status", nodeid=0)
         states = ["running", "pending"] if waiting else ["running"]
-        listed = client.list_jobs(handle, _ATTRIBUTES, states)
+        listed = standing.list_jobs(states)
         asked = _asked(handle)
         jobs = sorted(listed.get()["jobs"], key=lambda job: int(job["id"]))
         rules: Mapping[str, Any] = {}
@@ -106,13 +110,13 @@ class Live:
         for jobid in unknown:
             pool.occupy(jobid, held[jobid])
         told = status.get()
-        reasons = {ranks: _reason(why) for ranks, why in (told.get("drain") or {}).items()}
+        reasons = standing.drain_reasons(told)
         drained = idset.union(map(idset.decode, reasons)) & pool.ranks
         away = idset.decode(told.get("offline") or "") | idset.decode(told.get("exclude") or "")
         pool.mark_down(idset.encode((away & pool.ranks) | drained))
         entries = () if asked is None else client.windows_now(handle)
         windows = tuple(known.entry for known in entries)
-        jobs_now = tuple(_job(job, held) for job in jobs)
+        jobs_now = tuple(running_of(job, held.get(int(job["id"]), ())) for job in jobs)
         kept = held.get(HELD_BACK, ())
         drains = drained_in(reasons, pool)
         more = stopped, other, preemptible
@@ -123,6 +127,25 @@ class Live:
         """The picture of the pool and the jobs that hold some of it."""
         holding = [running.job for running in self.jobs if running.job.parts]
         return Picture.of(self.pool, holding, drained=self.drained)
+
+    @property
+    def overview(self) -> Overview:
+        """What is told first."""
+        inventory, picture = self.pool.inventory, self.picture
+        whole = areas(picture)
+        buckets = self.pool.situation.index.buckets.items()
+        held = self.held_back
+        return Overview(
+            picture.totals,
+            sum(kept_in(state, self.pool.gpu_cores) * idset.size(at) for state, at in buckets),
+            self.preemptible,
+            None if whole is None else tuple(locality_lines(whole)),
+            (short_form(held), hosts_of(inventory, held), on_hosts(held, inventory)),
+            self.windows,
+            self.drains,
+            self.stopped,
+            self.other,
+        )
 
 
 def history() -> tuple[Pool, PastJobs]:
@@ -155,8 +178,8 @@ def about() -> list[str]:
 
 def waiting() -> list[Running]:
     """The first of the jobs that wait, in the order of the queue."""
-    listed = client.list_jobs(client.connected(), _ATTRIBUTES, ["pending"], _FIRST)
-    return [_job(job, {}) for job in listed.get()["jobs"]]
+    listed = standing.list_jobs(["pending"], _FIRST)
+    return [running_of(job, ()) for job in listed.get()["jobs"]]
 
 
 def _attribute(handle: Broker, name: str) -> str:
@@ -190,29 +213,6 @@ def _asked(handle: Broker) -> Optional[_Told]:
             return None
         raise
     return None if pool is None else (pool, held, ends, rules, preemptible)
-
-
-def _job(job: Mapping[str, Any], held: Mapping[int, tuple[Held, ...]]) -> Running:
-    annotations = job.get("annotations")
-    sched = annotations.get("sched") if isinstance(annotations, dict) else None
-    sched = sched if isinstance(sched, dict) else {}
-    jobid, title = int(job["id"]), str(job.get("name", ""))
-    return Running(
-        Job(job_name(jobid), title, held.get(jobid, ())),
-        client.user_name(int(job["userid"])),
-        title,
-        job_state(job["state"]),
-        since=float(job.get("t_run", 0)) or float(job.get("t_submit", 0)),
-        note=str(sched.get("reason_pending", "")),
-        fitness=client.fitness_in(annotations),
-        id=jobid,
-        due=float(job.get("expiration", 0) if "t_run" in job else sched.get("t_estimate") or 0),
-    )
-
-
-def _reason(why: Any) -> str:
-    """Why nodes are drained, from ``resource.status``."""
-    return str(why.get("reason") or "") if isinstance(why, dict) else ""
 
 
 def _resources(handle: Broker) -> tuple[ResourceSet, bool]:

@@ -8,6 +8,7 @@ from typing import Any, Generator, Iterator, Mapping, Optional
 
 from treepool.flux.callbacks import guarded
 from treepool.placement.held import HELD_BACK
+from treepool.placement.nodes.kept import kept_in
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.plan.jobs import Rule
 from treepool.placement.plan.queue import Queue
@@ -127,7 +128,7 @@ class Numbers:
             "steps": self.steps.to_dict(),
             "jobs": {**jobs, "deferred": deferred},
             "queues": queues,
-            "free": free,
+            "free": {name: int(number) for name, number in free.items()},
             "states": len(pool.situation.index.buckets),
             "holdings": len(queue.profile.holdings),
             "given_up": pool.situation.given_up.count,
@@ -153,9 +154,10 @@ def queues_of(
     return found
 
 
-def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
-    """What is free on nodes that are up; how many of the GPUs are stranded."""
-    found = dict.fromkeys(("cores", "gpus", "gpus_stranded"), 0)
+def free_of(pool: Pool) -> Generator[None, None, dict[str, float]]:
+    """What is free on nodes that are up; how many of the GPUs are stranded, some of them in part,
+    and how many of the cores are kept for jobs with GPUs."""
+    found = dict.fromkeys(("cores", "gpus", "gpus_stranded", "cores_kept"), 0.0)
     mix = pool.situation.policy.mix
     each = 1 if mix.kinds else _STATES  # a mix takes up to some milliseconds for a state
     buckets = pool.situation.index.buckets
@@ -165,7 +167,8 @@ def free_of(pool: Pool) -> Generator[None, None, dict[str, int]]:
         found["cores"] += nodes * state.ncores
         found["gpus"] += nodes * state.ngpus
         found["gpus_stranded"] += nodes * mix.stranded(state.type, state.cores, state.gpus)
+        found["cores_kept"] += nodes * kept_in(state, pool.gpu_cores)
         if count % each == 0:
             yield
-    found["gpus_stranded"] //= PER_GPU
+    found["gpus_stranded"] /= PER_GPU
     return found

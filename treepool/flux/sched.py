@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from errno import EINVAL
-from typing import Any, Generator, Iterator, Mapping, Optional
+from typing import Any, Generator, Iterator, Mapping, Optional, Sequence
 
 from flux.brokermod import request_handler
 from flux.job import JobID
@@ -341,7 +341,6 @@ class TreepoolScheduler(Protocol):
 
     def started(self, job: Waiting, allocation: Allocation, how: str) -> None:
         """Send a job's R on its way; if that fails, the job holds nothing and is answered."""
-        allocation.set_starttime(time.time())
         annotations = {"resource_summary": allocation.summary, "selection_type": how}
         if self.pool.localities:
             annotations["locality"] = f"{self.pool.fitness(allocation, job.request).total:.2f}"
@@ -463,8 +462,10 @@ class TreepoolScheduler(Protocol):
         """The windows that are not over, and where each is kept."""
         return self._windows.listed()
 
-    def totals(self, drained: int, by_user: bool) -> Generator[None, None, dict[str, Any]]:
-        """What is used for what, and by whom; *drained* are ranks (bitmask)."""
+    def totals(
+        self, drained: Sequence[int], by_user: bool
+    ) -> Generator[None, None, dict[str, Any]]:
+        """What is used for what, and by whom; *drained* are sets of ranks (bitmasks)."""
         queues, waits = self._configuration.queues, self._submissions.waits()
         return totals(self.queue, queues, waits, drained, self.user_of if by_user else None)
 

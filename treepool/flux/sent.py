@@ -11,11 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from treepool.rfc import idset
-from treepool.rfc import windows as rfc_windows
-from treepool.rfc.windows import WindowEntry
 
 if TYPE_CHECKING:
     from treepool.placement.nodes.state import Held
+    from treepool.rfc.windows import WindowEntry
 
 
 def parts_of(shown: Any) -> tuple[Held, ...]:
@@ -28,4 +27,6 @@ def parts_of(shown: Any) -> tuple[Held, ...]:
 
 def windows_in(value: object) -> tuple[WindowEntry, ...]:
     """The windows in a list; raises InvalidWindow."""
-    return rfc_windows.read_all(value, closed=False)
+    from treepool.rfc import windows  # few questions are about windows
+
+    return windows.read_all(value, closed=False)

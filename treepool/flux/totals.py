@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Callable, Generator, Iterator, Mapping, Optional, Sequence, TypeVar
 
+from treepool.flux.numbers import free_of
 from treepool.flux.submissions import DEFERRED, OPENS, UNKNOWN
 from treepool.placement.held import HELD_BACK
 from treepool.placement.nodes.fabric_tree import Fabric
@@ -14,7 +15,7 @@ from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
-from treepool.rfc import constraint, idset
+from treepool.rfc import constraint, hostlist, idset
 from treepool.rfc.queues import Queues
 
 #: What is free, and what jobs have (also on nodes that are not up); the rest is on nodes that are
@@ -71,18 +72,26 @@ Work = Generator[None, None, T]
 
 
 def totals(
-    queue: Queue, queues: Queues, waits: Waits, drained: int, user_of: Optional[UserOf] = None
+    queue: Queue,
+    queues: Queues,
+    waits: Waits,
+    drained: Sequence[int] = (),
+    user_of: Optional[UserOf] = None,
 ) -> Work[dict[str, Any]]:
     """The totals of *queue* and its pool, in the form of doc/questions.md, at one moment.
 
-    *drained* are ranks (bitmask). With *user_of*, those of users are among them.
+    *drained* are sets of ranks (bitmasks). With *user_of*, those of users are among them.
     """
     pool, found = queue.pool, dict[str, Any]()
-    nodes = _Nodes(pool, drained)
+    nodes = _Nodes(pool, idset.union(drained))
     reserved = Counter(made.job.queue for made in queue.reservations.values())
     having = list(pool.job_end_times()) if user_of is not None else []
     every = yield from nodes.looks(list(idset.iterate(pool.ranks)))
     found["all"] = _counts(every)
+    free = yield from free_of(pool)
+    found.update(gpus_stranded=free["gpus_stranded"], cores_kept=int(free["cores_kept"]))
+    found["preemptible"] = dict(zip(("cores", "gpus"), queue.profile.yielding))
+    found["drained"] = yield from _drained(pool, drained)
     found["kinds"] = _by_kind(every)
     found["queues"] = {}
     for name in queues.tables:
@@ -152,6 +161,17 @@ def _counts(looks: Mapping[_Look, int]) -> Counts:
     return {"nodes": nodes, "cores": cores, "gpus": gpus}
 
 
+def _drained(pool: Pool, drained: Sequence[int]) -> Work[list[dict[str, str]]]:
+    """The ranks of each of these sets that are in the pool, and their hosts."""
+    found = []
+    for ranks in drained:
+        here = ranks & pool.ranks
+        hosts = hostlist.encode(pool.inventory.hosts_of(here))
+        found.append({"ranks": idset.encode(here), "hosts": hosts})
+        yield
+    return found
+
+
 def _by_kind(every: Mapping[_Look, int]) -> dict[str, Counts]:
     """The counts of each kind of node, those with the most nodes by what a node has."""
     kinds: dict[str, Counter[_Look]] = {}
@@ -174,7 +194,8 @@ def _of_level(fabric: Fabric, level: str, nodes: _Nodes) -> Work[dict[str, Any]]
     counts of each if they are few."""
     named = fabric.named(level)
     domains = [domain for domain in range(len(fabric)) if named[domain]]
-    states, largest, inside = dict.fromkeys(NODE_STATES[:-1], 0), 0, dict[str, Counts]()
+    states, largest, inside = dict.fromkeys(NODE_STATES[:-1], 0), -1, dict[str, Counts]()
+    where = ""
     for domain in domains:
         counts = _counts((yield from nodes.looks(list(fabric.ranks_in(domain)))))
         there = counts["nodes"]
@@ -184,10 +205,11 @@ def _of_level(fabric: Fabric, level: str, nodes: _Nodes) -> Work[dict[str, Any]]
         away = there[DOWN] + there[DRAINED]
         state = FREE if free == size else PARTIAL if free else DOWN if away == size else ALLOCATED
         states[state] += 1
-        largest = max(largest, free)
+        if free > largest:
+            largest, where = free, fabric.name[domain] or f"of rank {fabric.lowest[domain]}"
         if len(domains) <= _MOST_DOMAINS:
             inside[_name(fabric, domain, inside)] = counts
-    return {"domains": states, "largest": largest, "inside": inside}
+    return {"domains": states, "largest": max(0, largest), "where": where, "inside": inside}
 
 
 def _name(fabric: Fabric, domain: int, taken: Mapping[str, Counts]) -> str:

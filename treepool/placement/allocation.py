@@ -95,7 +95,7 @@ class Allocation:
 
 def parts_of(selection: Selection) -> tuple[Held, ...]:
     """What *selection* takes: ranks with equal ids grouped together, ascending by lowest rank."""
-    return together((grant.ranks, *grant.step.ids) for grant in selection.grants)
+    return together((grant.ranks, *grant.ids) for grant in selection.grants)
 
 
 def together(parts: Iterable[Held]) -> tuple[Held, ...]:

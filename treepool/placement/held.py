@@ -8,9 +8,11 @@ import attrs
 
 from treepool.errors import PoolConflict
 from treepool.placement.allocation import Allocation
+from treepool.placement.choose.fitness import memory_domains
 from treepool.placement.nodes.index import NodeIndex
-from treepool.placement.nodes.parts import short_form
+from treepool.placement.nodes.parts import ranks_in, short_form
 from treepool.placement.nodes.state import Held
+from treepool.placement.nodes.tree import Domain
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet, RLiteEntry, by_resources
 
@@ -74,19 +76,25 @@ def alike(found: ByRank) -> list[Held]:
     return [(idset.from_ids(those), cores, gpus) for (cores, gpus), those in ranks.items()]
 
 
-def ranks_in(parts: Iterable[Held]) -> int:
-    """The ranks of *parts* (bitmask)."""
-    return idset.union(ranks for ranks, _, _ in parts)
+def domains_of(types: Sequence[Any], parts: Iterable[Held]) -> str:
+    """The memory domains that a job uses on the nodes of *parts*; *types* is by rank."""
+    return "; ".join(sorted({_domains(types, part) for part in parts} - {""}))
 
 
-def size(parts: Iterable[Held]) -> tuple[int, int]:
-    """How many cores and GPUs *parts* have."""
-    cores = gpus = 0
-    for ranks, its_cores, its_gpus in parts:
-        nodes = idset.size(ranks)
-        cores += nodes * idset.size(its_cores)
-        gpus += nodes * idset.size(its_gpus)
-    return cores, gpus
+def _domains(types: Sequence[Any], part: Held) -> str:
+    """The memory domains that a job uses on the first node of *part*."""
+    ranks, cores, gpus = part
+    first = idset.lowest(ranks)
+    node_type = types[first] if first < len(types) else None
+    if node_type is None:
+        return ""
+    found: Sequence[Domain] = [
+        d for d in memory_domains(node_type) if d.cores & cores or d.gpus & gpus
+    ]
+    if found == [node_type.root] or not found:
+        return ""
+    domains = memory_domains(node_type)
+    return f"{found[0].name} {idset.encode_ids([domains.index(d) for d in found])}"
 
 
 def held_on(ranks: int, parts: Iterable[Held]) -> tuple[Held, ...]:

@@ -12,9 +12,9 @@ import attrs
 
 from treepool.placement.nodes.fabric_tree import ROOT, Fabric
 from treepool.view import words
-from treepool.view.model import NOTHING, Totals
 from treepool.view.picture import Picture
 from treepool.view.rows import hosts
+from treepool.view.totals import NOTHING, LocalityLine, Totals
 
 #: Most domains that a picture shows.
 MAX_AREAS = 1 << 16
@@ -130,29 +130,6 @@ def _leaf(picture: Picture, locality: str, name: str, ranks: Sequence[int]) -> A
     for look, count in Counter(picture.look_of[rank] for rank in ranks).items():
         totals = totals.plus(picture.looks[look].layout.totals, count)
     return Area(locality, name, (), tuple(sorted(ranks)), totals)
-
-
-@attrs.frozen
-class LocalityLine:
-    """The domains of a locality: how many, how many of them have idle nodes, the most idle ones."""
-
-    locality: str
-    domains: int
-    with_idle: int
-    largest: int
-    where: str
-
-    @property
-    def text(self) -> str:
-        """The line in words."""
-        domains = f"{self.locality}: {words.count(self.domains, 'domain')}"
-        if not self.largest:
-            return f"{domains}, no node in them is idle"
-        nodes = words.count(self.largest, "idle node")
-        return (
-            f"{domains}, {self.with_idle:,} with idle nodes;"
-            f" a job of up to {nodes} fits into one ({self.where})"
-        )
 
 
 def locality_lines(root: Area) -> Iterator[LocalityLine]:

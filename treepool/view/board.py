@@ -16,19 +16,9 @@ from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 from treepool.view import palette
-from treepool.view.model import (
-    DOWN,
-    DRAINED,
-    NOTHING,
-    OTHER,
-    UP,
-    Cluster,
-    Holding,
-    Job,
-    Layout,
-    Look,
-    Totals,
-)
+from treepool.view.jobs import Job
+from treepool.view.model import OTHER, Cluster, Holding, Layout, Look
+from treepool.view.totals import DOWN, DRAINED, NOTHING, UP, Totals
 
 
 class Board:

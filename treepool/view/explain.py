@@ -26,9 +26,10 @@ from treepool.placement.request.vertices import Request
 from treepool.placement.why import decision
 from treepool.placement.why.decision import Decision, Looked
 from treepool.rfc import idset, jobspec
-from treepool.view.model import Drained, Job
+from treepool.view.jobs import Job
 from treepool.view.nearest import Nearest, nearest, oracle
 from treepool.view.places import Place, local_slots, shortage, slot_places, smallest, too_little
+from treepool.view.totals import Drained
 from treepool.view.waiting import Waiting, waiting
 from treepool.view.words import count
 
@@ -353,12 +354,12 @@ class _Teller:
         """The nodes in *grants*, by lowest rank."""
         found = []
         for grant in grants:
-            state, step = grant.state, grant.step
-            _, local = local_slots(state.type, step.cores, step.gpus, self.ask)
-            places = slot_places(state.type, step.cores, step.gpus, self.ask)
+            state, nslots = grant.state, grant.nslots
+            _, local = local_slots(state.type, *grant.ids, self.ask)
+            places = slot_places(state.type, *grant.ids, self.ask)
             nodes = self.nodes(state, tuple(idset.iterate(grant.ranks)))
-            local = min(local, step.nslots)
-            found.append(Taken(nodes, step.nslots, local, tuple(places), self.ask.whole))
+            local = min(local, nslots)
+            found.append(Taken(nodes, nslots, local, tuple(places), self.ask.whole))
         return tuple(sorted(found, key=lambda one: one.nodes.ranks[0]))
 
     def nodes(self, state: NodeState, ranks: tuple[int, ...]) -> Nodes:

@@ -11,7 +11,7 @@ from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.parts import short_form
 from treepool.rfc import hostlist, idset
 from treepool.view.explain import Explanation
-from treepool.view.model import Job
+from treepool.view.jobs import Job
 from treepool.view.places import Place
 from treepool.view.status import hosts_of
 from treepool.view.waiting import Waiting

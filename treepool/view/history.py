@@ -8,7 +8,7 @@ from typing import Iterable
 from treepool.placement.allocation import Allocation
 from treepool.placement.pool import Pool
 from treepool.rfc.rset import ResourceSet
-from treepool.view.model import Job
+from treepool.view.jobs import Job
 from treepool.view.picture import Change, Picture
 from treepool.view.trace import TraceJob
 

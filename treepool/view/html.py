@@ -23,12 +23,13 @@ from treepool.rfc.times import clock
 from treepool.view import nodewords, words
 from treepool.view.areas import Area, maps
 from treepool.view.cells import MAX_CELLS, Block, block
-from treepool.view.model import OTHER, STATES, Job, Totals
+from treepool.view.jobs import Job, Running
+from treepool.view.model import OTHER
 from treepool.view.palette import COLOURS, GREYS, SEVERAL
 from treepool.view.picture import Picture, Step
 from treepool.view.plot import Plot
 from treepool.view.rows import MANY_ROWS, Rows, hosts
-from treepool.view.status import Running
+from treepool.view.totals import STATES, Totals
 
 #: Most kinds of node whose domains are drawn; further kinds are only counted, listed and filtered.
 MAX_TYPES = 64

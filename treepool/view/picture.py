@@ -13,8 +13,10 @@ import attrs
 from treepool.placement.pool import Pool
 from treepool.view import palette
 from treepool.view.board import Board, by_look, others
-from treepool.view.model import Cluster, Job, Layout, Look, Totals
+from treepool.view.jobs import Job
+from treepool.view.model import Cluster, Layout, Look
 from treepool.view.palette import Mark
+from treepool.view.totals import Totals
 
 #: Most steps kept. In a longer run a step has several changes, which a slider could not separate.
 MAX_STEPS = 400

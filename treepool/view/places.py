@@ -9,14 +9,14 @@ import attrs
 
 from treepool.placement.choose.choice import Situation
 from treepool.placement.gpus.best_set import best_set
-from treepool.placement.held import ranks_in
 from treepool.placement.nodes.distances import farthest
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.link_table import smallest_link
+from treepool.placement.nodes.parts import ranks_in
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.tree import NodeType, around
 from treepool.placement.on_node.cover import nearest
-from treepool.placement.on_node.fit import Steps, assess, most_units, seen
+from treepool.placement.on_node.fit import Fit, assess, most_units, seen
 from treepool.placement.on_node.levels import amount_levels, usable_gpus
 from treepool.placement.request.need import SLOT, Ask, Need
 from treepool.placement.request.vertices import Request
@@ -84,9 +84,9 @@ def local_slots(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> tuple[i
     return (local if local == most else _room(state, ask, "preferred")), local
 
 
-def _steps(state: NodeState, ask: Ask, locality: str) -> Steps:
-    """The steps in which *state* gives as many slots of *ask* as fit with that *locality*."""
-    return assess(state, _filling(ask, locality)).steps
+def _filled(state: NodeState, ask: Ask, locality: str) -> Fit:
+    """What *state* gives to as many slots of *ask* as fit with that *locality*."""
+    return assess(state, _filling(ask, locality))
 
 
 @lru_cache(MAX_ASKS)
@@ -98,8 +98,8 @@ def _filling(ask: Ask, locality: str) -> Ask:
 
 def _room(state: NodeState, ask: Ask, locality: str) -> int:
     """How many slots these are."""
-    steps = _steps(state, ask, locality)
-    return steps[-1].nslots if steps else 0
+    gives = _filled(state, ask, locality)
+    return gives.nslots(-1) if gives.steps else 0
 
 
 def smallest(node_type: NodeType, ask: Ask) -> list[str]:
@@ -176,11 +176,13 @@ def slot_places(node_type: NodeType, cores: int, gpus: int, ask: Ask) -> list[Pl
     state = NodeState(node_type, cores, gpus)
     places: list[Place] = []
     had_cores = had_gpus = 0
-    for step in _steps(state, ask, "preferred") if ask.group.name == SLOT else ():
-        if had_cores & ~step.cores or had_gpus & ~step.gpus:
+    gives = _filled(state, ask, "preferred")
+    for step in range(len(gives.steps)) if ask.group.name == SLOT else ():
+        step_cores, step_gpus = gives.ids(step)
+        if had_cores & ~step_cores or had_gpus & ~step_gpus:
             return [_place(node_type, cores, gpus, ask)]
-        places.append(_place(node_type, step.cores & ~had_cores, step.gpus & ~had_gpus, ask))
-        had_cores, had_gpus = step.cores, step.gpus
+        places.append(_place(node_type, step_cores & ~had_cores, step_gpus & ~had_gpus, ask))
+        had_cores, had_gpus = step_cores, step_gpus
     if (had_cores, had_gpus) != (cores, gpus):
         return [_place(node_type, cores, gpus, ask)]
     return places

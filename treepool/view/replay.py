@@ -21,7 +21,7 @@ import attrs
 
 from treepool.errors import InfeasibleRequest, InvalidInput, InvalidShape, Reason
 from treepool.placement.allocation import Allocation
-from treepool.placement.held import size
+from treepool.placement.nodes.parts import size
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import CENTURY, FAR, Rule, Terms, Waiting, finish
 from treepool.placement.plan.queue import Queue

@@ -46,7 +46,7 @@ from treepool.rfc.findings import Findings, Reader, Readers, plain_json, shown, 
 from treepool.rfc.queues import Queues
 from treepool.rfc.rset import ResourceSet
 from treepool.rfc.windows import WindowEntry
-from treepool.view.model import Job
+from treepool.view.jobs import Job
 from treepool.view.trace import MAX_ID, MAX_JOBS, MAX_PRIORITY, MAX_TIME, TraceJob, asked
 from treepool.view.words import count
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable
 import attrs
 
 from treepool.placement.allocation import Allocation
-from treepool.view.model import Job
+from treepool.view.jobs import Job
 from treepool.view.tally import Waits
 from treepool.view.trace import TraceJob
 

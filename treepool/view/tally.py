@@ -14,9 +14,9 @@ import attrs
 
 from treepool.placement.choose.fitness import domains_of
 from treepool.placement.choose.mix import Mix
-from treepool.placement.held import ranks_in
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.nodes.parts import ranks_in
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.request.need import Ask

@@ -11,13 +11,13 @@ from typing import Sequence
 from rich.text import Text
 
 from treepool.view import nodewords, words
-from treepool.view.model import Amount
 from treepool.view.palette import AWAY, FREE
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, hosts, jobs_of
 from treepool.view.textboxes import NARROWEST, Lines, columns, cut, cut_words, side_by_side, wrapped
 from treepool.view.textmap import TextMap
 from treepool.view.textnode import STATE_STYLES, NodeBoxes, mark_style, uniform
+from treepool.view.totals import Amount
 
 #: Smallest width of a node's box when boxes stand side by side.
 NODE_WIDTH = 76

@@ -14,11 +14,11 @@ from rich.text import Text
 
 from treepool.view import words
 from treepool.view.areas import Area, maps
-from treepool.view.model import Totals
 from treepool.view.palette import AWAY
 from treepool.view.picture import Picture
 from treepool.view.textboxes import GAP, Lines, cut, cut_middle
 from treepool.view.textnode import STATE_STYLES
+from treepool.view.totals import Totals
 
 #: Most lines of a map, without its legend.
 MOST_LINES = 44

@@ -10,11 +10,11 @@ from treepool.placement.nodes.tree import NODE
 from treepool.rfc import idset
 from treepool.view import nodewords, words
 from treepool.view.cells import MAX_CELLS, Block, Run, block, runs
-from treepool.view.model import UP
 from treepool.view.palette import AWAY, COLOURS, FREE, GREYS, Mark
 from treepool.view.picture import Picture
 from treepool.view.rows import Row, hosts, marks
 from treepool.view.textboxes import Lines, columns, cut_words, framed, side_by_side, wrapped
+from treepool.view.totals import UP
 
 STATE_STYLES = {
     "idle": "green",

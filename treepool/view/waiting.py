@@ -10,7 +10,7 @@ from treepool.placement.allocation import Allocation
 from treepool.placement.held import held_on
 from treepool.placement.pool import Pool
 from treepool.placement.request.vertices import Request
-from treepool.view.model import Job
+from treepool.view.jobs import Job
 
 #: Most jobs that are tried one by one.
 MAX_TRIED = 512

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional
 
 from treepool.rfc.times import clock
 from treepool.rfc.windows import WindowEntry
@@ -36,7 +36,10 @@ def again(entry: WindowEntry) -> str:
     return f", every {days}" if entry.every else ""
 
 
-def behind(answer: Mapping[str, Any], entries: Iterable[WindowEntry]) -> Optional[WindowEntry]:
-    """The window for which a job waits, if the scheduler's *answer* says that; otherwise None."""
-    name = answer.get("subject") if answer.get("code") in ("window", "opens") else None
-    return next((entry for entry in entries if entry.name == name), None)
+def behind(
+    answer: Mapping[str, Any], entries: Callable[[], Iterable[WindowEntry]]
+) -> Optional[WindowEntry]:
+    """The one of *entries* for which a job waits, if the scheduler's *answer* says that."""
+    if answer.get("code") not in ("window", "opens"):
+        return None
+    return next((entry for entry in entries() if entry.name == answer.get("subject")), None)

@@ -26,8 +26,9 @@ QUEUES = {
 #: Questions of guests, good and bad.
 QUESTIONS = (
     ("look", {}),
+    ("jobs", {}),
     ("numbers", {}),
-    ("totals", {"drained": "0-1"}),
+    ("totals", {"drained": ["0-1"]}),
     ("totals", {"users": True}),
     ("job", {"id": 1}),
     ("job", {"id": 3}),

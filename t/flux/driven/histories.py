@@ -273,7 +273,7 @@ class History:
         """A guest asks something."""
         name, payload = self.chance.choice(QUESTIONS)
         payload = self.spoiled(payload)
-        streams = name == "look" and self.chance.random() < 0.9
+        streams = name in ("look", "jobs") and self.chance.random() < 0.9
         topic = f"sched-treepool.{name}"
         guest = Message(topic, payload, userid=2, rolemask=2, streams=streams)
         self.questions.append(self.handle.send(guest))

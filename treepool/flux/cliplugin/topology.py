@@ -272,7 +272,7 @@ def _find_treepool() -> None:
     if str(home) not in sys.path:
         sys.path[:0] = [str(home), str(home / "libraries")]
     try:
-        import_module("treepool.placement.request.job_options")
+        import_module("treepool.errors")
     except ImportError as e:
         raise ValueError(
             f"treepool's options cannot be used: {e} (see: treepool flux-env --check)"

@@ -259,7 +259,7 @@ class Candidates:
                 wanted[state] = each
                 units += each * idset.size(self.index.buckets[state] & self.within)
         for state, each in wanted.items() if most is None or units >= most else ():
-            yield from assess(state, self.ask).steps[each - 1].prepare()
+            yield from assess(state, self.ask).prepare(each - 1)
 
 
 def _deferred_last(equals: Equals, deferred: int) -> Iterator[Equals]:

@@ -239,7 +239,7 @@ class Situation:
 def _chosen(selection: Optional[Selection]) -> Iterator[int]:
     """Choose the ids of *selection*, as far as they are not known; yields the work of each."""
     for grant in selection.grants if selection is not None else ():
-        yield from grant.step.prepare()
+        yield from grant.fit.prepare(grant.units - 1)
 
 
 def _key(request: Request) -> _Key:

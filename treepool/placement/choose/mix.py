@@ -191,8 +191,8 @@ def _want(kind: Kind, spec: Jobspec, node_type: NodeType, above: Mapping[str, in
         named = fewest("gpu", spec.resources)
         at_once = named / request.least_asks if request else 1.0
         return _Want(kind.weight * named, kind.weight * named * at_once, 0, 0, ())
-    step = gives.steps[0]
-    cores, gpus = idset.size(step.cores), idset.size(step.gpus & root.open_gpus)
+    cores, gpus = gives.ids(0)
+    cores, gpus = idset.size(cores), idset.size(gpus & root.open_gpus)
     if not gpus:
         return _Want(0.0, 0.0, 0, 0, ())
     units = request.least_asks

@@ -142,7 +142,7 @@ class Packing(Policy):
         free = idset.size(state.gpus & own) * PER_GPU
         wasted, broken = before - free, False  # a job gains at most what is stranded
         if gives is not None and gives.steps:
-            cores, gpus = gives.steps[0].ids
+            cores, gpus = gives.ids(0)
             taken = idset.size(gpus & own) * PER_GPU
             after = mix.usable_of(state.type, state.cores & ~cores, state.gpus & ~gpus)
             wasted = before - after - taken

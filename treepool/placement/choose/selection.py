@@ -11,7 +11,7 @@ import attrs
 
 from treepool.placement.choose.candidates import Candidates, Equals
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import Fit, Step, assess
+from treepool.placement.on_node.fit import Fit, assess
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.count import Count
@@ -27,9 +27,14 @@ class Grant:
     units: int
 
     @property
-    def step(self) -> Step:
-        """What each of the ranks gives."""
-        return self.fit.steps[self.units - 1]
+    def ids(self) -> tuple[int, int]:
+        """The cores and GPUs that each of the ranks gives (bitmasks)."""
+        return self.fit.ids(self.units - 1)
+
+    @property
+    def nslots(self) -> int:
+        """The slots on each of the ranks."""
+        return self.fit.nslots(self.units - 1)
 
 
 @attrs.frozen
@@ -50,7 +55,11 @@ class Selection:
         else units; units on these nodes; and slots."""
         grants = self.grants
         asked = sum(idset.size(grant.ranks) * grant.units for grant in grants)
-        return asked, sum(idset.size(g.ranks) * g.step.units for g in grants), self.nslots
+        return (
+            asked,
+            sum(idset.size(g.ranks) * g.fit.steps[g.units - 1] for g in grants),
+            self.nslots,
+        )
 
     @property
     def remote(self) -> bool:
@@ -217,4 +226,4 @@ def _granted(given: _Given, candidates: Candidates) -> tuple[Grant, ...]:
 
 
 def _slots_of(grants: Iterable[Grant]) -> int:
-    return sum(idset.size(g.ranks) * g.step.nslots for g in grants)
+    return sum(idset.size(g.ranks) * g.nslots for g in grants)

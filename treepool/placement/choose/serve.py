@@ -87,7 +87,7 @@ def on_one(
             equal = equal - {there}
     gives = fit(state, request.ask)
     assert gives is not None
-    return Selection((Grant(state, 1 << rank, gives, units),), gives.steps[units - 1].nslots)
+    return Selection((Grant(state, 1 << rank, gives, units),), gives.nslots(units - 1))
 
 
 class Domains:

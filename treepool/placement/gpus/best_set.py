@@ -14,17 +14,17 @@ Sets of g free GPUs are compared by these criteria, in this order:
    takes a GPU whose partner is already in use, and splits a free pair only if it must.
 6. Ids: the lowest.
 
-A set whose slowest link has at least some bandwidth is a clique in the graph of the links of that
-bandwidth (graph.py). Criterion 2 is decided by branch and bound over the cliques, which finds all
-sets that are equal so far; the others decide between these. GPUs that are alike, such as those of
-a domain on an NVSwitch, are interchangeable, so only one of them is tried. A large regular node is
-therefore as cheap as a small one. On links in no order the search ends with the best sets so far.
+The first two are worth most, and all sets are compared by them if these are not too many. GPUs that
+are alike, such as those of a domain on an NVSwitch, are interchangeable, so only one of them is
+tried: a large regular node has as few sets as a small one. Of too many, those are compared that
+begin with one GPU and add, each time, the one with the best links to the others.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Callable, Optional, Sequence
+from itertools import islice
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 import attrs
 
@@ -42,8 +42,11 @@ ANY = Demand()
 #: The cores (a bitmask) that go with a set of GPUs.
 Beside = Callable[[int], int]
 
-#: How many partners are compared at the effort of one choice.
-_LOOKS = 96
+#: Most sets that are compared: those of five of twelve.
+_MOST_SETS = 800
+
+#: Most links that are added up if there are too many sets; 4 sets of 32 of 128 GPUs need as many.
+_MOST_STEPS = 16_384
 
 
 def best_set(
@@ -62,14 +65,22 @@ def best_set(
     does not depend on cores. *effort* counts the search. Raises GaveUp if it takes too long to find
     any set that meets *demand*.
     """
-    equal: _Equal = metered(
+    free &= table.gpus
+    #: The sets with equal links in order, as if they took no cores.
+    levels, ranked = metered(
         table.memo,
         MAX_MEMO,
         (table, host, free, number, demand),
-        lambda spent: _Equal(table, free, host, _best(table, free, number, demand, host, spent)),
+        lambda spent: _ranked(table, free, number, demand, host, spent),
         effort,
     )
-    return equal.best(beside)
+    best: Any = None
+    for touched, rank, chosen in ranked:  # a set never gets a better place by its cores
+        if best is not None and best <= (touched, rank):
+            break
+        place = _touched(levels, chosen, beside(chosen)), rank, chosen
+        best = place if best is None else min(best, place)
+    return None if best is None else best[2]
 
 
 def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
@@ -81,71 +92,54 @@ def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
         table.uniform,
         MAX_MEMO,
         (free, demand),
-        lambda: len({*_kinds(table, _graph(table, demand), free, None).values()}) < 2,
+        lambda: len({*_alike(table, _graph(table, demand), free, None).values()}) < 2,
     )
 
 
-#: The place of a set among those with equal links, the lower the better: criteria 3 to 6.
-_Rank = tuple[list[int], object]
+#: The domains inside a host, by the number of levels inside them: the lowest level first.
+_Levels = list[list[Domain]]
 
 
-class _Equal:
-    """*sets* of GPUs (bitmasks) with equal links, out of the GPUs *free* in *host*."""
+def _ranked(
+    table: LinkTable, free: int, number: int, demand: Demand, host: Optional[Domain], effort: Effort
+) -> tuple[_Levels, list[Any]]:
+    """The domains in *host*, and the sets that are best by criteria 1 and 2 with their place by 3
+    and by 4 to 6, in order."""
+    levels: _Levels = []
+    if host is not None:
+        _add(host, levels)
+        del levels[-1]
 
-    def __init__(
-        self, table: LinkTable, free: int, host: Optional[Domain], sets: Sequence[int]
-    ) -> None:
-        self.table = table
-        self.free = free & table.gpus
-        #: The domains inside *host*, by the number of levels inside them: the lowest level first.
-        self.levels: list[list[Domain]] = []
-        if host is not None:
-            self._add(host)
-            del self.levels[-1]
-        #: The sets in order, as if they took no cores.
-        self.ordered = sorted((self._rank(chosen), chosen) for chosen in sets)
-
-    def best(self, beside: Beside) -> Optional[int]:
-        """The best of the sets, with the cores that a slot takes *beside* each.
-
-        A set never gets a better place by its cores, so the first few decide.
-        """
-        best: Optional[tuple[_Rank, int]] = None
-        for rank, chosen in self.ordered:
-            if best is not None and best[0] <= rank:
-                break
-            place = (self._touched(chosen, beside(chosen)), rank[1]), chosen
-            best = place if best is None else min(best, place)
-        return None if best is None else best[1]
-
-    def _add(self, domain: Domain) -> int:
-        level = max((self._add(child) + 1 for child in domain.children), default=0)
-        while len(self.levels) <= level:
-            self.levels.append([])
-        self.levels[level].append(domain)
-        return level
-
-    def _rank(self, chosen: int) -> _Rank:
-        left = self.free & ~chosen
-        links = self.table.links_in(left)
-        return self._touched(chosen, 0), (
-            self._paths(chosen),
-            (-min(links, default=0), -sum(links), self._touched(left, 0), self._paths(left)),
-            tuple(idset.iterate(chosen)),
-        )
-
-    def _touched(self, gpus: int, cores: int) -> list[int]:
-        """How many domains of each level *gpus* and *cores* touch, or GPUs that are in none."""
-        return [
-            sum(bool(d.gpus & gpus or d.cores & cores) for d in some)
-            + idset.size(gpus & ~union(d.gpus for d in some))
-            for some in self.levels
-        ]
-
-    def _paths(self, gpus: int) -> tuple[int, int]:
+    def paths(gpus: int) -> tuple[int, int]:
         """The worst path of *gpus* to a NIC, and the sum of the paths."""
-        paths = [self.table.paths[self.table.place[gpu]] for gpu in idset.iterate(gpus)]
-        return max(paths, default=0), sum(paths)
+        found = [table.paths[table.place[gpu]] for gpu in idset.iterate(gpus)]
+        return max(found, default=0), sum(found)
+
+    def rank(chosen: int) -> object:
+        left = free & ~chosen
+        links = table.links_in(left)
+        left_is = -min(links, default=0), -sum(links), _touched(levels, left, 0), paths(left)
+        return paths(chosen), left_is, tuple(idset.iterate(chosen))
+
+    sets = _best(table, free, number, demand, host, effort)
+    return levels, sorted((_touched(levels, chosen, 0), rank(chosen), chosen) for chosen in sets)
+
+
+def _add(domain: Domain, levels: _Levels) -> int:
+    """Add *domain* and those in it to *levels*; its level."""
+    level = max((_add(child, levels) + 1 for child in domain.children), default=0)
+    levels += [[] for _ in range(level + 1 - len(levels))]
+    levels[level].append(domain)
+    return level
+
+
+def _touched(levels: _Levels, gpus: int, cores: int) -> list[int]:
+    """How many domains of each level *gpus* and *cores* touch, or GPUs that are in none."""
+    return [
+        sum(bool(d.gpus & gpus or d.cores & cores) for d in some)
+        + idset.size(gpus & ~union(d.gpus for d in some))
+        for some in levels
+    ]
 
 
 def _best(
@@ -155,31 +149,68 @@ def _best(
 
     Of GPUs that are interchangeable, only those with the lowest ids are in them.
     """
-    free &= table.gpus
     graph = _graph(table, demand)
-    if demand == ANY:
-        known = idset.take_lowest(free, number) if idset.size(free) >= number else None
-    else:
-        known = next(joined_sets(graph, free, number, effort), None)
-    if known is None or not number:
-        return [] if known is None else [known]
-    kinds = _kinds(table, graph, free, host)
-    values = [gbps for gbps in table.gbps_in(free) if gbps >= demand.gbps] if number > 1 else []
-    first, last = 0, len(values) - 1  # a set whose slowest link has values[first] is known
-    while first < last:
-        middle = (first + last + 1) // 2
-        faster = _graph(table, attrs.evolve(demand, gbps=values[middle]))
-        found = None
-        with suppress(GaveUp):  # slower links do if it takes long
-            found = next(joined_sets(faster, free, number, effort.part()), None)
-        if found is None:
-            last = middle - 1
-        else:
-            first, graph, known = middle, faster, found
-    search = _Heaviest(table, graph, kinds, effort)
+    for gbps in reversed(table.gbps_in(free)) if number > 1 else ():
+        faster = _graph(table, attrs.evolve(demand, gbps=max(gbps, demand.gbps)))
+        if _some(faster, free, number, effort):
+            graph = faster
+            break
+    alike = _alike(table, graph, free, host)
+    sets = _some(graph, free, number, effort, _MOST_SETS, alike)
+    if sets is None or len(sets) == _MOST_SETS:
+        starts = [gpu for gpu in alike if idset.lowest(alike[gpu]) == gpu]
+        starts = starts[: max(1, _MOST_STEPS // (len(alike) * number))]
+        sets = [found for start in starts for found in _grown(table, graph, free, start, number)]
+    sets = sets or list(islice(joined_sets(graph, free, number, effort), 1))
+    if not sets:
+        return []
+
+    def worth(chosen: int) -> tuple[int, int]:
+        links = table.links_in(chosen)
+        return min(links, default=0), sum(links)
+
+    most = max(map(worth, sets))
+    best = [chosen for chosen in sets if worth(chosen) == most]
+    return best[
+        : max(1, 2 * _MOST_STEPS // (len(alike) ** 2 or 1))
+    ]  # each is judged by what it leaves
+
+
+def _some(
+    graph: Graph,
+    free: int,
+    number: int,
+    effort: Effort,
+    most: int = 1,
+    alike: Optional[Mapping[int, int]] = None,
+) -> Optional[list[int]]:
+    """Up to *most* joined sets of *number* of the GPUs *free*; None if it takes too long."""
+    part = effort.part()
+    found: Optional[list[int]] = None
     with suppress(GaveUp):
-        search.extend(0, 0, [(0, gpu) for gpu in idset.iterate(free)], number)
-    return search.best or [known]
+        found = list(islice(joined_sets(graph, free, number, part, alike), most))
+    effort.tried += part.tried
+    return found
+
+
+def _grown(table: LinkTable, graph: Graph, free: int, start: int, number: int) -> Iterator[int]:
+    """The joined set of *number* of the GPUs *free* that *start* and its best partners are."""
+    chosen, row = 1 << start, table.links[table.place[start]]
+    #: The slowest link and the sum of the links of the others to those chosen.
+    left = {
+        gpu: (row[table.place[gpu]], row[table.place[gpu]])
+        for gpu in idset.iterate(free & graph.neighbours(start))
+    }
+    while left and idset.size(chosen) < number:
+        best = max(left, key=lambda gpu: (*left[gpu], -gpu))
+        chosen, row = chosen | 1 << best, table.links[table.place[best]]
+        left = {
+            gpu: (min(slowest, row[table.place[gpu]]), total + row[table.place[gpu]])
+            for gpu, (slowest, total) in left.items()
+            if graph.neighbours(best) >> gpu & 1
+        }
+    if idset.size(chosen) == number:
+        yield chosen
 
 
 def _graph(table: LinkTable, demand: Demand) -> Graph:
@@ -188,8 +219,8 @@ def _graph(table: LinkTable, demand: Demand) -> Graph:
     return graph
 
 
-def _kinds(table: LinkTable, graph: Graph, free: int, host: Optional[Domain]) -> dict[int, int]:
-    """For each of the GPUs *free*, the lowest of those that are interchangeable with it."""
+def _alike(table: LinkTable, graph: Graph, free: int, host: Optional[Domain]) -> dict[int, int]:
+    """For each of the GPUs *free*, those that are interchangeable with it (a bitmask)."""
     gpus = list(idset.iterate(free & table.gpus))
     rows = {gpu: table.links[table.place[gpu]] for gpu in gpus}
     marks = {gpu: (table.paths[table.place[gpu]], id(_home(host, gpu))) for gpu in gpus}
@@ -204,10 +235,12 @@ def _kinds(table: LinkTable, graph: Graph, free: int, host: Optional[Domain]) ->
             rows[v][table.place[u]] == rows[w][table.place[u]] for u in gpus if u not in (v, w)
         )
 
-    kinds: dict[int, int] = {}
+    alike: dict[int, int] = {}
     for v in gpus:
-        kinds[v] = next((w for w in kinds if kinds[w] == w and twins(v, w)), v)
-    return kinds
+        if v not in alike:
+            some = [w for w in gpus if w == v or (w not in alike and twins(v, w))]
+            alike.update(dict.fromkeys(some, idset.from_ids(some)))
+    return alike
 
 
 def _home(host: Optional[Domain], gpu: int) -> Optional[Domain]:
@@ -216,62 +249,3 @@ def _home(host: Optional[Domain], gpu: int) -> Optional[Domain]:
         if child.gpus >> gpu & 1:
             return _home(child, gpu)
     return host
-
-
-class _Heaviest:
-    """Branch and bound for the joined sets with the largest sum of links.
-
-    The upper bound of a set assumes that each further GPU gets its best partners; each end of a
-    pair counts half of it. ``best`` has the best sets so far when *effort* is spent.
-    """
-
-    def __init__(
-        self, table: LinkTable, graph: Graph, kinds: dict[int, int], effort: Effort
-    ) -> None:
-        self.place = table.place
-        self.links = table.links
-        self.graph = graph
-        self.kinds = kinds
-        self.effort = effort
-        self.best: list[int] = []
-        self.twice_most = 0
-
-    def extend(self, chosen: int, twice: int, left: list[tuple[int, int]], wanted: int) -> None:
-        """Try all ways to add *wanted* of the GPUs *left* to *chosen*.
-
-        *left* holds pairs (links of the GPU to *chosen*, GPU). *twice* is double the sum of the
-        links of *chosen*.
-        """
-        self.effort.count(1 + len(left) * len(left) // _LOOKS)
-        if not wanted:
-            if twice > self.twice_most or not self.best:
-                self.best, self.twice_most = [], twice
-            if twice == self.twice_most:
-                self.best.append(chosen)
-                self.effort.count(1 + len(self.kinds) ** 2 // (2 * _LOOKS))  # to compare it
-            return
-        bounds = self._bounds(left, wanted - 1)
-        while len(bounds) >= wanted:
-            if self.best and twice + sum(b for b, _, _ in bounds[:wanted]) < self.twice_most:
-                return
-            _, own, gpu = bounds[0]
-            neighbours, row = self.graph.neighbours(gpu), self.links[self.place[gpu]]
-            inner = [(n + row[self.place[w]], w) for _, n, w in bounds if neighbours >> w & 1]
-            if len(inner) >= wanted - 1:
-                self.extend(chosen | 1 << gpu, twice + 2 * own, inner, wanted - 1)
-            # Twins have the same links, so no set without this GPU needs them.
-            bounds = [item for item in bounds if self.kinds[item[2]] != self.kinds[gpu]]
-
-    def _bounds(self, left: list[tuple[int, int]], partners: int) -> list[tuple[int, int, int]]:
-        """Triples (double an upper bound of what the GPU adds, its links to those chosen, GPU),
-        the largest bound first."""
-        places = [self.place[gpu] for _, gpu in left]
-        mask = sum(1 << gpu for _, gpu in left)
-        found = []
-        for own, gpu in left:
-            if idset.size(self.graph.neighbours(gpu) & mask) >= partners:
-                row = self.links[self.place[gpu]]
-                best = sorted([row[place] for place in places])[len(left) - partners :]
-                found.append((2 * own + sum(best), own, gpu))
-        found.sort(key=lambda item: (-item[0], item[2]))
-        return found

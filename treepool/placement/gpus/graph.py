@@ -7,7 +7,7 @@ which set is best.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Mapping, Optional
 
 import attrs
 
@@ -27,7 +27,7 @@ class Graph:
     linked: tuple[int, ...]
     #: For each GPU, the GPUs that are interchangeable with it: they have the same neighbours.
     twins: tuple[int, ...] = attrs.field(init=False)
-    #: Answers of has_clique(), by (graph, free GPUs, number).
+    #: Answers of has_clique(), by (free GPUs, number).
     memo: dict[Any, Any] = attrs.field(factory=dict)
 
     @twins.default
@@ -72,12 +72,16 @@ def _graph(table: LinkTable, demand: Demand) -> Graph:
 
 
 def joined_sets(
-    graph: Graph, among: int, number: int, effort: Effort, apart: tuple[int, ...] = ()
+    graph: Graph,
+    among: int,
+    number: int,
+    effort: Effort,
+    alike: Optional[Mapping[int, int]] = None,
 ) -> Iterator[int]:
     """The joined sets of *number* of the GPUs *among* (bitmasks), the lowest ids first.
 
-    Only one of several sets that differ in interchangeable GPUs is among them. GPUs on both sides
-    of a mask in *apart* are not interchangeable. Raises GaveUp once *effort* is spent.
+    Only one of several sets that differ in interchangeable GPUs is among them: those with the same
+    neighbours, and, if that is given, those *alike*. Raises GaveUp once *effort* is spent.
     """
     if number < 2:
         candidates = among
@@ -87,35 +91,35 @@ def joined_sets(
             for gpu in idset.iterate(among)
             if idset.size(among & graph.neighbours(gpu)) >= number - 1
         )
+    if not number:
+        yield 0
+        return
     while idset.size(candidates) >= number:
-        effort.count()
-        if not number:
-            yield 0
-            return
+        if number > 1:
+            effort.count(1 + idset.size(candidates) // 16)
         low = idset.lowest(candidates)
         twins = graph.twins[low] if low < len(graph.twins) else 0
-        for mask in apart:
-            twins &= mask if mask >> low & 1 else ~mask
+        if alike is not None:
+            twins &= alike[low]
         candidates &= ~(1 << low)
         inner = candidates & graph.neighbours(low) if number > 1 else 0
-        for rest in joined_sets(graph, inner, number - 1, effort, apart):
+        for rest in joined_sets(graph, inner, number - 1, effort, alike):
             yield 1 << low | rest
         candidates &= ~twins
 
 
-def has_clique(graph: Graph, free: int, number: int, effort: Optional[Effort] = None) -> bool:
+def has_clique(graph: Graph, free: int, number: int) -> bool:
     """Whether the GPUs *free* contain a joined set of *number*; a single GPU is always joined.
 
-    *effort* counts the search. Raises GaveUp if it takes too long.
+    Raises GaveUp if it takes too long to find out.
     """
     if number < 2:
         return idset.size(free) >= number
     return metered(
         graph.memo,
         MAX_MEMO,
-        (graph, free, number),
+        (free, number),
         lambda spent: any(joined_sets(graph, free, number, spent)),
-        effort,
     )
 
 

@@ -24,6 +24,11 @@ def kept_cores(node_type: NodeType, number: int) -> int:
     return _kept(node_type.root, number)[0]
 
 
+def kept_in(state: NodeState, number: int) -> int:
+    """How many free cores of a node in *state* are only for jobs with GPUs."""
+    return idset.size(state.cores & kept_cores(state.type, number)) if number else 0
+
+
 def _kept(domain: Domain, number: int) -> tuple[int, int]:
     """The cores that are kept in *domain*, and how many more are to be kept around it."""
     kept, more = 0, number * idset.size(domain.own_gpus)

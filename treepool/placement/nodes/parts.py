@@ -1,4 +1,7 @@
-"""What a job holds, as text: rank0/core0 (Flux's short form), and n0/core0 for people."""
+"""What a job holds: how much, and as text: rank0/core0 (Flux's short form), n0/core0 for people.
+
+This needs no engine.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,21 @@ from treepool.rfc import hostlist, idset
 if TYPE_CHECKING:  # commands print this that have no nodes
     from treepool.placement.nodes.inventory import Inventory
     from treepool.placement.nodes.state import Held
+
+
+def ranks_in(parts: Iterable[Held]) -> int:
+    """The ranks of *parts* (bitmask)."""
+    return idset.union(ranks for ranks, _, _ in parts)
+
+
+def size(parts: Iterable[Held]) -> tuple[int, int]:
+    """How many cores and GPUs *parts* have."""
+    cores = gpus = 0
+    for ranks, its_cores, its_gpus in parts:
+        nodes = idset.size(ranks)
+        cores += nodes * idset.size(its_cores)
+        gpus += nodes * idset.size(its_gpus)
+    return cores, gpus
 
 
 def short_form(parts: Iterable[Held]) -> str:

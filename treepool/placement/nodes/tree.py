@@ -124,7 +124,7 @@ class NodeType:
     links: Optional[LinkTable] = None
     #: The memory in bytes of each GPU for which the key gives it, by id.
     gpu_memory: Mapping[int, int] = UNKNOWN
-    #: Answers of on_node.levels.amount_levels() and on_node.place.Suitable.group_levels().
+    #: Answers of on_node.levels.amount_levels() and on_node.place.OnNode.
     levels: dict[Any, dict[Domain, int]] = attrs.field(factory=dict, init=False)
     #: Answers of on_node.place.able_domains().
     able: dict[Any, Any] = attrs.field(factory=dict, init=False)

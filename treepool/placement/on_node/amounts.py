@@ -154,51 +154,26 @@ def cores_near(host: Domain, taken: int, wanted: int, cores: int, gpus: int) -> 
     """*wanted* free cores of *host* near the GPUs *taken*; all its free cores if it has fewer.
 
     At each level, the children with some of the GPUs give cores in proportion to these GPUs, as far
-    as they have cores. The cores in no child come next, then as few other children as possible.
+    as they have cores. The cores in no child come next, then as few other children as possible,
+    near those with GPUs.
     """
-    here = host.gpus & taken
-    if not here:
-        return _cores_of(host, wanted, cores, gpus)
-    near = _fullest_first((c for c in host.children if c.gpus & taken), cores, gpus)
-    others = [child for child in host.children if not child.gpus & taken]
-    own_gpus = idset.size(host.own_gpus & taken)
+    if not host.children or not wanted:
+        return idset.take_lowest(host.cores & cores, wanted)
+    near = _fullest_first((d for d in host.children if d.gpus & taken), cores, gpus)
     have = [idset.size(host.own_cores & cores), *(idset.size(d.cores & cores) for d in near)]
-    beside = [own_gpus, *(idset.size(d.gpus & taken) for d in near)]
-    shares = deal_beside(wanted, beside, have)
-    chosen = idset.take_lowest(host.own_cores & cores, shares[0])
-    for child, share in zip(near, shares[1:]):
+    beside = [idset.size(host.own_gpus & taken), *(idset.size(d.gpus & taken) for d in near)]
+    own, *shares = deal_beside(wanted, beside, have)
+    chosen = idset.take_lowest(host.own_cores & cores, own)
+    left = wanted - own - sum(shares)
+    if left:
+        others = [d for d in host.children if d.cores & cores and not d.gpus & taken]
+        others = _fullest_first(others, cores, gpus)
+        amounts = [idset.size(d.cores & cores) for d in others]
+        sources = nearest(host, others, [(0, amount) for amount in amounts], (0, left), near)
+        near += [others[i] for i in sources]
+        shares += deal(left, [amounts[i] for i in sources])
+    for child, share in zip(near, shares):
         chosen |= cores_near(child, taken, share, cores, gpus)
-    left = wanted - sum(shares)
-    return chosen | _from_fewest(host, others, left, cores, gpus, near) if left else chosen
-
-
-def _cores_of(domain: Domain, wanted: int, cores: int, gpus: int) -> int:
-    """*wanted* free cores of *domain*, which must have that many: its own, then of few children."""
-    chosen = idset.take_lowest(domain.own_cores & cores, wanted)
-    left = wanted - idset.size(chosen)
-    if not left:
-        return chosen
-    return chosen | _from_fewest(domain, domain.children, left, cores, gpus)
-
-
-def _from_fewest(
-    host: Domain,
-    domains: Iterable[Domain],
-    wanted: int,
-    cores: int,
-    gpus: int,
-    beside: Sequence[Domain] = (),
-) -> int:
-    """*wanted* free cores from as few of *domains* as possible, which must have that many.
-
-    *domains* are children of *host*. So are those *beside*; domains near these are preferred.
-    """
-    domains = _fullest_first((d for d in domains if d.cores & cores), cores, gpus)
-    amounts = [idset.size(domain.cores & cores) for domain in domains]
-    sources = nearest(host, domains, [(0, amount) for amount in amounts], (0, wanted), beside)
-    chosen = 0
-    for i, share in zip(sources, deal(wanted, [amounts[i] for i in sources])):
-        chosen |= _cores_of(domains[i], share, cores, gpus)
     return chosen
 
 

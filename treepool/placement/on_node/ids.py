@@ -1,6 +1,6 @@
 """The ids: which cores and GPUs slots get, and the fair share of cores if only GPUs are asked for.
 
-A search promises numbers per domain, not ids. Whole domains come first, then amounts from the
+Numbers are promised per domain first, not ids. Whole domains come first, then amounts from the
 innermost scope outwards: a scope may give ids from anywhere inside it, so the smaller scopes must
 choose first. Each take gets its best ids. If links between GPUs are demanded, the takes after it
 may then lack theirs: it gets another joined set of GPUs, the lowest ids first, until all have one.
@@ -20,10 +20,8 @@ from treepool.placement.on_node.ledger import Take
 from treepool.placement.on_node.levels import (
     amount_levels,
     has_free,
-    smallest_hosts,
     usable_gpus,
 )
-from treepool.placement.request.need import Need
 from treepool.rfc import idset
 from treepool.rfc.idset import union
 
@@ -31,7 +29,7 @@ from treepool.rfc.idset import union
 Ids = tuple[int, int]
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _Given:
     """The ids that a take got, out of ``host``."""
 
@@ -54,65 +52,24 @@ def ids_of(
     With *plain*, these are the lowest ids: the tree and links that are not demanded do not matter.
     None if the takes cannot all have the GPUs that are demanded. *effort* counts the search for
     these; GaveUp is raised once it is spent.
+
+    Takes with ``fair_share`` get theirs one after another. If that leaves some without a core, all
+    get one first.
     """
     wholes = [take for take in takes if take.whole]
-    left = (
-        cores & ~union(take.scope.cores for take in wholes),
-        gpus & ~union(take.scope.gpus for take in wholes),
-    )
-    if len(wholes) < len(takes) or any(take.need.demand for take in wholes):
-        giver = _Giver(takes, node_type, left, plain, effort or Effort())
+    whole = union(take.scope.cores for take in wholes), union(take.scope.gpus for take in wholes)
+    giver = _Giver(takes, node_type, (cores & ~whole[0], gpus & ~whole[1]), plain, effort)
+    given = giver.all_given()
+    if given is None and giver.shares:
+        giver.shares = False
         given = giver.all_given()
-        if given is None:
-            return None
-        left = giver.shared(given)
-    return cores & ~left[0], gpus & ~left[1]
-
-
-def ids_in(
-    take: Take, node_type: NodeType, cores: int, gpus: int, plain: bool, effort: Effort
-) -> Optional[Ids]:
-    """The ids of *take* alone, all of its scope or an amount that comes from no smaller domain.
-
-    They are out of the free *cores* and *gpus*; None if it cannot have them, see ids_of().
-    """
-    host, need = take.scope, take.need
-    if take.whole:
-        taken = bool(host.cores & ~cores or host.gpus & ~gpus)
-        return None if taken else (host.cores, host.gpus)
-    usable, number = gpus & usable_gpus(node_type, host, need), need.cores
-    if not has_free(host, need, cores, usable):
+        given = given and giver.shared(given)
+    if given is None:
         return None
-    graph = graph_of(node_type.links, need.demand)
-    if not plain and graph and not has_clique(graph, host.gpus & usable, need.gpus):
-        return None
-    if need.fair_share:
-        share = fair_share(host, need.gpus, node_type.realm[host], cores, gpus)
-        number = min(idset.size(host.cores & cores), share)
-    return _chosen(host, need, number, (cores, usable), node_type, plain, effort)
-
-
-def _chosen(
-    host: Domain,
-    need: Need,
-    ncores: int,
-    free: Ids,
-    node_type: NodeType,
-    plain: bool,
-    effort: Effort,
-) -> Optional[Ids]:
-    """*ncores* of *host* and the GPUs of *need*, out of those *free*; None if it lacks these."""
-    (cores, gpus), want = free, (need.gpus, ncores)
-    if not plain:
-        return amount_ids(host, want, cores, gpus, node_type.links, need.demand)
-    graph = graph_of(node_type.links, need.demand)
-    if graph is not None:
-        joined = next(joined_sets(graph, host.gpus & gpus, need.gpus, effort), None)
-        if joined is None:
-            return None
-        gpus = joined
-    ids = lowest_ids(host, want, cores, gpus)
-    return ids if idset.size(ids[1]) == need.gpus else None
+    return (
+        whole[0] | union(one.cores for one in given),
+        whole[1] | union(one.gpus for one in given),
+    )
 
 
 def fair_share(host: Domain, ngpus: int, node: Domain, cores: int, gpus: int) -> int:
@@ -138,100 +95,168 @@ class _Giver:
     """Gives the ids that *free* has to the *takes* that are not whole."""
 
     def __init__(
-        self, takes: Sequence[Take], node_type: NodeType, free: Ids, plain: bool, effort: Effort
+        self,
+        takes: Sequence[Take],
+        node_type: NodeType,
+        free: Ids,
+        plain: bool,
+        effort: Optional[Effort],
     ) -> None:
         self.node_type = node_type
         self.free = free
         self.plain = plain
-        self.effort = effort
+        self.effort = effort or Effort()
         self.takes = [take for take in takes if not take.whole]
-        self.takes.sort(key=lambda take: -len(node_type.around[take.scope]))
+        if len(self.takes) > 1:
+            self.takes.sort(key=lambda take: -len(node_type.around[take.scope]))
         demand = next((take.need.demand for take in takes if take.need.demand is not None), None)
         self.graph = graph_of(node_type.links, demand)
-        #: Whether the GPUs of a take depend on those of others.
-        self.fixed = len(takes) > 1 and any(take.need.has_gpu_demand for take in takes)
+        #: The take that was served last, and the hosts for more of the same, the first one last.
+        self.served: Optional[Take] = None
+        self.hosts: list[Domain] = []
+        #: Whether each take gets its share of cores with its GPUs.
+        self.shares = any(take.need.fair_share for take in self.takes)
+        #: GPUs are interchangeable only if the same takes can have them.
+        self.alike: dict[int, int] = {}
+        if self.graph is not None:
+            self.alike = dict.fromkeys(idset.iterate(node_type.root.gpus), -1)
+            for gpus in {take.scope.gpus for take in self.takes}:
+                for gpu in self.alike:
+                    self.alike[gpu] &= gpus if gpus >> gpu & 1 else ~gpus
         #: The GPUs that each slot has of whole domains that they must be joined with.
         self.whole: dict[int, int] = {}
-        for take in takes:
+        for take in takes if demand else ():
             if take.whole and take.need.demand is not None:
                 self.whole[take.slot] = self.whole.get(take.slot, 0) | take.scope.gpus
-        #: GPUs are interchangeable only if the same takes can have them.
-        self.scopes = tuple({take.scope.gpus for take in self.takes})
 
     def all_given(self) -> Optional[list[_Given]]:
-        """What each take gets, None if they cannot all have GPUs that meet the demand."""
+        """What each take gets, None if they cannot all have what they need."""
         graph = self.graph
         if graph and not all(is_clique(graph, gpus) for gpus in self.whole.values()):
             return None
+        self.served = None
         given: list[_Given] = []
         ways: list[Iterator[_Given]] = []
         free = [self.free]
         while len(given) < len(self.takes):
             if len(ways) == len(given):
-                ways.append(self._ways(self.takes[len(given)], *free[-1], given))
+                ways.append(self._ways(self.takes[len(given)], free[-1], given))
             found = next(ways[-1], None)
             if found is not None:
                 given.append(found)
                 free.append((free[-1][0] & ~found.cores, free[-1][1] & ~found.gpus))
                 continue
             ways.pop()
-            if not given or self.graph is None:  # without links, other GPUs would be no better
+            if not given or graph is None:  # without links, other GPUs would be no better
                 return None
             given.pop()
             free.pop()
         return given
 
-    def _ways(self, take: Take, cores: int, gpus: int, given: Sequence[_Given]) -> Iterator[_Given]:
-        """What *take* could get of the free *cores* and *gpus*, the best first."""
-        need = take.need
-        usable = gpus & usable_gpus(self.node_type, take.scope, need)
-        if self.graph is not None and need.gpus:
+    def _ways(self, take: Take, free: Ids, given: Sequence[_Given]) -> Iterator[_Given]:
+        """What *take* could get of what is *free*, the best first."""
+        need, graph = take.need, self.graph if take.need.gpus else None
+        usable = free[1] & usable_gpus(self.node_type, take.scope, need)
+        if graph is not None:
             has = self.whole.get(take.slot, 0)
             has |= union(one.gpus for one in given if one.take.slot == take.slot)
             for gpu in idset.iterate(has):
-                usable &= self.graph.neighbours(gpu)
-        best = self._best(take, cores, gpus, usable)
-        if best is not None:
-            yield best
-            if self.graph is not None and need.gpus and len(self.takes) > 1:
-                usable &= take.scope.gpus
-                for some in joined_sets(self.graph, usable, need.gpus, self.effort, self.scopes):
-                    other = None if some == best.gpus else self._best(take, cores, gpus, some)
-                    if other is not None:
-                        yield other
+                usable &= graph.neighbours(gpu)
+        best = self._best(take, free, usable)
+        if best is None:
+            return
+        yield best
+        if graph is not None and len(self.takes) > 1:
+            among = usable & take.scope.gpus
+            for some in joined_sets(graph, among, need.gpus, self.effort, self.alike):
+                other = None if some == best.gpus else self._best(take, free, some)
+                if other is not None:
+                    yield other
 
-    def _best(self, take: Take, cores: int, gpus: int, usable: int) -> Optional[_Given]:
-        """The best ids for *take* among the free *cores* and *gpus*, out of those *usable*."""
-        need, scope = take.need, take.scope
-        hosts = [scope]
-        if not self.plain:
-            levels = amount_levels(self.node_type, need, scope)
-            hosts = smallest_hosts(self.node_type, scope, need, levels, cores, gpus, usable)
-        host = next(iter(hosts), None)
-        ids = host and self._ids(take, host, need.cores, cores, usable)
-        return _Given(take, host, *ids) if host and ids else None
+    def _best(self, take: Take, free: Ids, usable: int) -> Optional[_Given]:
+        """The best ids for *take* of what is *free*, of GPUs those *usable*."""
+        need = take.need
+        if take is not self.served or self.graph is not None:
+            self.served, self.hosts = take, []  # else one that gave something only comes earlier
+        while self.hosts and not has_free(self.hosts[-1], need, free[0], usable):
+            self.hosts.pop()
+        self.hosts = self.hosts or self._hosts(take, free, usable)[::-1]
+        if not self.hosts:
+            return None
+        host, number = self.hosts[-1], need.cores
+        if self.shares and need.fair_share:
+            number = self._share(take, host, free[0], free)
+        return self._ids(take, host, number, free[0], usable)
 
-    def _ids(self, take: Take, host: Domain, ncores: int, cores: int, gpus: int) -> Optional[Ids]:
+    def _hosts(self, take: Take, free: Ids, usable: int) -> list[Domain]:
+        """The domains to take *take*'s amount from, out of what is *free*, GPUs those *usable*.
+
+        They have the lowest level among the domains that can give the amount. They are in the order
+        of a walk down that first enters the child with the fewest free GPUs (usable or not), then
+        the fewest free cores, then the lowest id.
+        """
+        scope, need, node_type = take.scope, take.need, self.node_type
+        if self.plain:
+            return [scope] if has_free(scope, need, free[0], usable) else []
+        levels = amount_levels(node_type, need, scope)
+        graph = graph_of(node_type.links, need.demand)
+        hosts: list[Domain] = []
+        able = [scope]
+        for domain in able:
+            level = levels.get(domain)
+            if level is None or not has_free(domain, need, free[0], usable):
+                continue
+            if graph is not None and not has_clique(graph, domain.gpus & usable, need.gpus):
+                continue
+            able += domain.children
+            if hosts and level < levels[hosts[0]]:
+                hosts.clear()
+            if not hosts or level == levels[hosts[0]]:
+                hosts.append(domain)
+
+        def path(domain: Domain) -> list[tuple[int, int, int]]:
+            around, order = node_type.around[domain], node_type.order
+            return [
+                (idset.size(d.open_gpus & free[1]), idset.size(d.cores & free[0]), order[d])
+                for d in around[: around.index(scope)][::-1]
+            ]
+
+        return sorted(hosts, key=path) if len(hosts) > 1 else hosts
+
+    def _share(self, take: Take, host: Domain, cores: int, free: Ids) -> int:
+        """How many of *cores* of *host* go with the GPUs of *take*, of a node where so much is
+        *free*."""
+        share = fair_share(host, take.need.gpus, self.node_type.realm[take.scope], *free)
+        return min(idset.size(host.cores & cores), share)
+
+    def _ids(
+        self, take: Take, host: Domain, ncores: int, cores: int, gpus: int
+    ) -> Optional[_Given]:
         """*ncores* of *host* and the GPUs that *take* needs; None if it cannot have these."""
-        free = cores, gpus
-        return _chosen(host, take.need, ncores, free, self.node_type, self.plain, self.effort)
+        need, links = take.need, self.node_type.links
+        want = need.gpus, ncores
+        if not self.plain:
+            return _Given(take, host, *amount_ids(host, want, cores, gpus, links, need.demand))
+        if self.graph is not None and need.gpus:
+            gpus = next(joined_sets(self.graph, host.gpus & gpus, need.gpus, self.effort), 0)
+        ids = lowest_ids(host, want, cores, gpus)
+        return _Given(take, host, *ids) if idset.size(ids[1]) == need.gpus else None
 
-    def shared(self, given: Sequence[_Given]) -> Ids:
-        """What is left free when takes with ``fair_share`` have as much of theirs as there is."""
+    def shared(self, given: Sequence[_Given]) -> list[_Given]:
+        """*given*, where takes with ``fair_share`` have as much of theirs as there is."""
         cores = self.free[0] & ~union(one.cores for one in given)
         gpus = self.free[1] & ~union(one.gpus for one in given)
+        found = []
         for one in given:
-            need, host = one.take.need, one.host
-            if not need.fair_share:
-                continue
-            cores |= one.cores
-            realm = self.node_type.realm[one.take.scope]
-            share = fair_share(host, need.gpus, realm, *self.free)
-            number = min(idset.size(host.cores & cores), share)
-            usable = one.gpus
-            if not self.fixed:
-                usable |= gpus & usable_gpus(self.node_type, one.take.scope, need)
-            ids = self._ids(one.take, host, number, cores, usable)
-            assert ids is not None
-            cores, gpus = cores & ~ids[0], (gpus | one.gpus) & ~ids[1]
-        return cores, gpus
+            take, host = one.take, one.host
+            if take.need.fair_share:
+                cores, gpus = cores | one.cores, gpus | one.gpus
+                usable = gpus & usable_gpus(self.node_type, take.scope, take.need)
+                if take.need.has_gpu_demand:  # those of other takes depend on them
+                    usable = one.gpus
+                number = self._share(take, host, cores, self.free)
+                more = self._ids(take, host, number, cores, usable)
+                assert more is not None
+                one, cores, gpus = more, cores & ~more.cores, gpus & ~more.gpus
+            found.append(one)
+        return found

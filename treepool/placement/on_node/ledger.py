@@ -1,4 +1,4 @@
-"""The ledger: how much of each domain is free and not yet promised, while a match is searched.
+"""The ledger: how much of each domain is free and not yet promised, while slots are placed.
 
 A promise to a scope reduces the cores of every domain around the scope. It reduces the GPUs only
 within the scope's realm (NodeType.realm), because slices of GPUs and full GPUs are counted apart.
@@ -6,7 +6,7 @@ within the scope's realm (NodeType.realm), because slices of GPUs and full GPUs 
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+from typing import Any, Callable, Iterable
 
 import attrs
 
@@ -15,9 +15,9 @@ from treepool.placement.request.need import MANY, Need
 from treepool.rfc import idset
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Take:
-    """What a match takes: all of ``scope``, or ``need``'s amount from somewhere inside it.
+    """What a slot takes: all of ``scope``, or ``need``'s amount from somewhere inside it.
 
     ``slot`` is a number that all takes of one slot share.
     """
@@ -53,16 +53,25 @@ def rows_of(copies: Iterable[tuple[int, int]], each: int, most: int = MANY) -> i
         most = slots
 
 
+class _Left(dict[Domain, int]):
+    """What is left of each domain: at first what *free* says, once somebody asks."""
+
+    def __init__(self, free: Callable[[Domain], int]) -> None:
+        self.free = free
+
+    def __missing__(self, domain: Domain) -> int:
+        found = self[domain] = self.free(domain)
+        return found
+
+
 class Ledger:
     """How many cores and GPUs of each domain are free and not promised to a scope inside it."""
-
-    __slots__ = ("around", "cores", "gpus", "realm")
 
     def __init__(self, node_type: NodeType, cores: int, gpus: int) -> None:
         self.around = node_type.around
         self.realm = node_type.realm
-        self.cores = {d: idset.size(d.cores & cores) for d in self.around}
-        self.gpus = {d: idset.size(d.open_gpus & gpus) for d in self.around}
+        self.cores = _Left(lambda domain: idset.size(domain.cores & cores))
+        self.gpus = _Left(lambda domain: idset.size(domain.open_gpus & gpus))
 
     def copies(self, domain: Domain, need: Need) -> int:
         """How often *need*'s amount is left in *domain*."""
@@ -121,16 +130,7 @@ class Ledger:
         return self.gpus[domain], self.cores[domain]
 
     def shape(self, domain: Domain) -> tuple[Any, ...]:
-        """A value that is equal for domains that are interchangeable in a match."""
+        """A value that is equal for domains that are interchangeable, as far as numbers go."""
         inside = sorted(self.shape(child) for child in domain.children)
-        return (
-            domain.name,
-            domain.whole,
-            domain.memory,
-            domain.cxl,
-            -1 if domain.capacity is None else domain.capacity,
-            domain.ncores,
-            domain.ngpus,
-            *self.free_in(domain),
-            tuple(inside),
-        )
+        own = domain.name, domain.whole, domain.memory, domain.cxl, domain.capacity or -1
+        return (*own, domain.ncores, domain.ngpus, *self.free_in(domain), *inside)

@@ -7,7 +7,7 @@ whole.
 
 from __future__ import annotations
 
-from typing import Callable, Container, Iterator, Mapping, Optional, Sequence
+from typing import Callable, Container, Iterator, Optional, Sequence
 
 import attrs
 
@@ -150,53 +150,6 @@ def usable_gpus(node_type: NodeType, scope: Domain, need: Need) -> int:
     """
     gpus = node_type.realm[scope].open_gpus
     return gpus & node_type.gpus_with(need.gpu_memory) if need.gpu_memory else gpus
-
-
-def smallest_hosts(
-    node_type: NodeType,
-    scope: Domain,
-    need: Need,
-    levels: Mapping[Domain, int],
-    cores: int,
-    gpus: int,
-    usable: int,
-) -> list[Domain]:
-    """The domains in *scope* to take *need*'s amount from, out of the free *cores* and *gpus*.
-
-    They have the lowest level among the domains that can give the amount, with *usable* GPUs. They
-    are in the order of a walk down that first enters the child with the fewest free GPUs (usable or
-    not), then the fewest free cores, then the lowest id.
-
-    When the first domain has given all the amounts that it can, a new walk would begin with the
-    second, and so on: taking an amount only makes the domains around it come earlier.
-    """
-    graph = graph_of(node_type.links, need.demand)
-    usable &= gpus
-    hosts: list[Domain] = []
-    able = [scope]
-    for domain in able:
-        level = levels.get(domain)
-        if (
-            level is not None
-            and has_free(domain, need, cores, usable)
-            and (graph is None or has_clique(graph, domain.gpus & usable, need.gpus))
-        ):
-            able += domain.children
-            if hosts and level < levels[hosts[0]]:
-                hosts.clear()
-            if not hosts or level == levels[hosts[0]]:
-                hosts.append(domain)
-
-    def path(domain: Domain) -> list[tuple[int, int, int]]:
-        around, order = node_type.around[domain], node_type.order
-        return [
-            (idset.size(d.open_gpus & gpus), idset.size(d.cores & cores), order[d])
-            for d in around[: around.index(scope)][::-1]
-        ]
-
-    if len(hosts) > 1:
-        hosts.sort(key=path)
-    return hosts
 
 
 def has_free(domain: Domain, need: Need, cores: int, gpus: int) -> bool:

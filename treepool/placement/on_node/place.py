@@ -1,4 +1,8 @@
-"""The search: in which domains slots are placed that ask for several things, or for linked GPUs.
+"""Placing slots: how many fit in one scope of a node, and in which domains they sit.
+
+Numbers say how many slots fit where a slot is an amount, or domains of one locality with nothing
+beside them (see ``decided``). They are counted, and each takes the best domains that leave enough
+for the others. For other slots the number is an upper bound, and a search finds out.
 
 An amount affects the others only by its size, not by the ids it takes inside its domain. What slots
 take is therefore a choice of domains in which no domain promises more to the scopes inside it than
@@ -14,7 +18,7 @@ Python's recursion limit does not apply.
 from __future__ import annotations
 
 from functools import partial
-from typing import Callable, Iterator, Optional, Sequence, Union
+from typing import Callable, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -22,8 +26,8 @@ from treepool.placement.effort import Effort, GaveUp, metered, remembered
 from treepool.placement.gpus.graph import graph_of, is_clique
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.cover import nearest
-from treepool.placement.on_node.ids import ids_of
-from treepool.placement.on_node.ledger import Ledger, Take, how_often
+from treepool.placement.on_node.ids import Ids, ids_of
+from treepool.placement.on_node.ledger import Ledger, Take, how_often, rows_of
 from treepool.placement.on_node.levels import (
     MAX_MEMO,
     amount_levels,
@@ -31,7 +35,7 @@ from treepool.placement.on_node.levels import (
     has_capacity,
     levels_of,
 )
-from treepool.placement.request.need import SLOT, Need, Part, is_apart, least
+from treepool.placement.request.need import SLOT, Need, Part, decided, least
 
 #: How many domains can be listed or compared at the effort of one choice.
 _LOOKS = 8
@@ -40,74 +44,32 @@ _LOOKS = 8
 _IN_A_ROW = 8
 
 
-@attrs.frozen(eq=False)
-class _Slots:
-    """To do: place ``left`` slots of ``need`` in ``scope``."""
+class OnNode:
+    """What is left on a node of *node_type* where *cores* and *gpus* are free.
 
-    scope: Domain
-    need: Need
-    left: int
-
-
-@attrs.frozen(eq=False)
-class _Amount:
-    """To do: find ``need``'s amount in ``scope``."""
-
-    scope: Domain
-    need: Need
-    slot: int
-
-
-@attrs.frozen(eq=False)
-class _Choice:
-    """To do: choose ``left`` domains in ``scope`` for ``part``, for one slot.
-
-    They are among the ``domains`` from ``start`` on, once these are listed.
-    """
-
-    scope: Domain
-    part: Part
-    slot: int
-    left: int
-    domains: Optional[Sequence[Domain]] = None
-    start: int = 0
-
-
-@attrs.frozen(eq=False)
-class _Core:
-    """To do: see that ``slot``, to which only whole domains can bring a core, has one."""
-
-    slot: int
-
-
-#: What is still to do, as a linked list that branches of the search share.
-_Tasks = Optional[tuple[Union[_Slots, _Amount, _Choice, _Core], "_Tasks"]]
-
-
-class Suitable:
-    """Which domains can give what is asked of them now, and which of them are preferred.
-
-    That is on a node of *node_type* where *cores* and *gpus* are free. With *local*, groups of
-    domains sit in a domain of level 0, see levels.levels_of(). *effort* counts what it takes to
-    know which domains of an idle node could.
+    With *local*, every amount and every group of domains must sit in a domain of level 0, see
+    levels.levels_of(). With *plain*, domains come in the order of the tree. *effort* counts what it
+    takes to know which domains of an idle node could give something.
     """
 
     def __init__(
-        self, node_type: NodeType, cores: int, gpus: int, local: bool, effort: Effort
+        self, node_type: NodeType, cores: int, gpus: int, local: bool, plain: bool, effort: Effort
     ) -> None:
         self.node_type = node_type
-        self.ledger = Ledger(node_type, cores, gpus)
+        self.free = cores, gpus
         self.local = local
-        self.able: Callable[[NodeType, Part], frozenset[Domain]]
-        self.able = partial(able_domains, effort=effort)
+        self.plain = plain
+        self.effort = effort
+        self.ledger = Ledger(node_type, cores, gpus)
+        #: How many domains were looked at.
+        self.looks = 0
 
-    def singly(self, scope: Domain, part: Part) -> list[Domain]:
-        """The domains in *scope* for *part*, each chosen on its own, the preferred first."""
-        return sorted(self.listed(scope, part), key=lambda d: self.path(d, scope))
+    # -- which domains
 
     def listed(self, scope: Domain, part: Part) -> list[Domain]:
-        """The domains in *scope* that can currently give *part*'s need once."""
-        able, ledger = self.able(self.node_type, part), self.ledger
+        """The domains in *scope* that can now give *part*'s need once, in the order of the tree."""
+        able, ledger = able_domains(self.node_type, part, self.effort), self.ledger
+        self.looks += len(able)
         ncores, ngpus = least(part.need)
         return [
             d
@@ -120,32 +82,44 @@ class Suitable:
             )
         ]
 
-    def groups(self, scope: Domain, part: Part) -> Iterator[list[Domain]]:
-        """The suitable domains in each host that has enough of them, the preferred host first.
+    def groups(self, scope: Domain, part: Part, ordered: bool = False) -> list[list[Domain]]:
+        """The domains in *scope* for *part*, divided into those that one slot may take together.
 
-        In each list, the preferred domains come first. Without ``local``, all of them are in one.
+        If they are to be *ordered*, the preferred ones come first.
         """
-        suitable, count = self.listed(scope, part), part.count.minimum
-        levels, members = self.group_levels(part), self.members(scope, suitable)
-        hosts = [d for d in members if d in levels and len(members[d]) >= count]
-        hosts.sort(key=lambda d: (levels[d], self.path(d, scope)))
-        for host in hosts if self.local else hosts[:1]:
-            if levels[host] == 0 or not self.local:
-                first = self._fewest(host, count, members)
-                among = members[host] if self.local else suitable
-                yield first + [d for d in among if d not in first]
+        listed = self.listed(scope, part)
+        if ordered and not self.plain:
+            listed.sort(key=lambda d: self.path(d, scope))
+        if not self.local or part.count.minimum == 1:
+            return [listed]
+        levels, members = self._group_levels(part), self._members(scope, listed)
+        return [found for host, found in members.items() if levels.get(host) == 0]
 
-    def members(self, scope: Domain, domains: Sequence[Domain]) -> dict[Domain, list[Domain]]:
+    def first(self, scope: Domain, part: Part, domains: Sequence[Domain]) -> list[Domain]:
+        """Those of *domains*, a group in *scope*, that a slot takes best."""
+        each = part.count.minimum
+        if self.plain or each == 1:
+            return list(domains[:each])
+        levels, members = self._group_levels(part), self._members(scope, domains)
+        hosts = [d for d, found in members.items() if d in levels and len(found) >= each]
+        least_level = min((levels[host] for host in hosts), default=0)
+        hosts = [host for host in hosts if levels[host] == least_level]
+        hosts.sort(key=lambda d: self.path(d, scope))
+        return self._fewest(hosts[0], each, members) if hosts else list(domains[:each])
+
+    def _members(self, scope: Domain, domains: Sequence[Domain]) -> dict[Domain, list[Domain]]:
         """Which of *domains* each host in *scope* has that has some."""
         members: dict[Domain, list[Domain]] = {}
+        self.looks += len(domains)
         for domain in domains:
-            around = self.node_type.around[domain]
-            for host in around[: around.index(scope) + 1]:
+            for host in self.node_type.around[domain]:
                 members.setdefault(host, []).append(domain)
+                if host is scope:
+                    break
         return members
 
     def _fewest(
-        self, host: Domain, count: int, members: dict[Domain, list[Domain]]
+        self, host: Domain, count: int, members: Mapping[Domain, Sequence[Domain]]
     ) -> list[Domain]:
         """*count* of the members of *host*, from as few and as near children of it as possible."""
         if members[host] == [host]:
@@ -159,14 +133,6 @@ class Suitable:
             chosen += self._fewest(children[i], share, members)
         return chosen
 
-    def smallest(self, scope: Domain, need: Need) -> list[Domain]:
-        """The domains that may give *need*'s amount when it is asked of *scope*."""
-        if not self.local:
-            return [scope]
-        levels = amount_levels(self.node_type, need, scope)
-        hosts = [d for d in scope.walk() if levels.get(d) == 0]
-        return sorted(hosts, key=lambda d: self.path(d, scope)) if len(hosts) > 1 else hosts
-
     def path(self, domain: Domain, scope: Domain) -> list[tuple[int, int, int]]:
         """A sort key that orders domains as the walk down from *scope* reaches them."""
         steps = []
@@ -176,11 +142,19 @@ class Suitable:
             steps.append((*self.ledger.free_in(at), self.node_type.order[at]))
         return steps[::-1]
 
-    def group_levels(self, part: Part) -> dict[Domain, int]:
+    def hosts(self, scope: Domain, need: Need) -> list[Domain]:
+        """The domains that may give *need*'s amount when it is asked of *scope*."""
+        if not (self.local and scope.children):
+            return [scope]
+        levels = amount_levels(self.node_type, need, scope)
+        within = levels if scope is self.node_type.root else scope.walk()
+        return [host for host in within if levels.get(host) == 0]
+
+    def _group_levels(self, part: Part) -> dict[Domain, int]:
         """The levels of the domains that could host *part*'s group, see levels.levels_of()."""
 
         def compute() -> dict[Domain, int]:
-            able = self.able(self.node_type, part)
+            able = able_domains(self.node_type, part, self.effort)
 
             def hosts(domain: Domain) -> bool:
                 found = [b for b in domain.walk() if b in able]
@@ -191,178 +165,277 @@ class Suitable:
 
         return remembered(self.node_type.levels, MAX_MEMO, (part, "group"), compute)
 
+    # -- how often
+
+    def copies(self, scope: Domain, need: Need, most: int) -> int:
+        """How often, up to *most*, *need* fits in *scope*; at most so often if not decided."""
+        if not has_capacity(self.node_type, scope, need):
+            return 0
+        if need.takes_amount:
+            amount = asked_of(scope, need)
+            copies = [self.ledger.copies(host, amount) for host in self.hosts(scope, amount)]
+            most = min(most, sum(copies))
+        ncores, ngpus = least(need)
+        for part in need.parts if most else ():
+            groups = [self._times(group, part, most) for group in self.groups(scope, part)]
+            most = min(most, sum(_slots_among(times, part, most) for times in groups))
+            if part.whole and most:  # each takes at least what the smallest has
+                ncores += part.count.minimum * min(d.ncores for times in groups for d in times)
+                ngpus += part.count.minimum * min(d.ngpus for times in groups for d in times)
+        if most and need.parts:
+            left = self.ledger.cores[scope], self.ledger.gpus_in(scope)
+            most = min(most, how_often(ncores, ngpus, *left))
+        return most
+
+    def _times(self, group: Iterable[Domain], part: Part, most: int) -> dict[Domain, int]:
+        """How often, up to *most*, each domain of *group* can give what *part* asks of one."""
+        if part.whole:
+            return dict.fromkeys(group, 1)
+        times = {domain: self.copies(domain, part.need, most) for domain in group}
+        self.looks += 8 * len(times)
+        return times
+
+    # -- which of them
+
+    def plan(self, scope: Domain, need: Need, number: int) -> list[Take]:
+        """What *number* slots of *need* take in *scope* where numbers say that they fit."""
+        amount = Take(scope, asked_of(scope, need), False)
+        takes = [amount] * number if need.takes_amount else []
+        for part in need.parts:
+            left = number
+            for group in self.groups(scope, part, ordered=True):
+                given = self._shared(scope, part, group, left)
+                left -= sum(given.values()) // part.count.minimum
+                for domain, copies in given.items():
+                    if part.whole:
+                        takes += [Take(domain, part.need, True)] * copies
+                    else:
+                        takes += self.plan(domain, part.need, copies)
+        return takes
+
+    def _shared(
+        self, scope: Domain, part: Part, group: Sequence[Domain], most: int
+    ) -> dict[Domain, int]:
+        """How often each domain of *group* gives to as many slots, up to *most*, as it can serve.
+
+        Each slot takes the best of those that are left, if that leaves enough for the others:
+        domains that could give to every slot that is left may be passed over only so often.
+        """
+        each = part.count.minimum
+        given: dict[Domain, int] = {}
+        if each == 1:
+            for domain in group:
+                if most and (domain.ncores or not part.with_core):
+                    given.update(self._times([domain], part, most))
+                    most -= given[domain]
+            return given
+        times = self._times(group, part, most)
+        slots = _slots_among(times, part, most)
+        if part.with_core:  # too many without a core would leave a slot without
+            for domain in [d for d in times if not d.ncores][slots * (each - 1) :]:
+                del times[domain]
+        for left in range(slots, 0, -1):
+            some = [domain for domain, most in times.items() if most]
+            row = self.first(scope, part, some)
+            spare = sum(min(times[d], left) for d in some) - left * each
+            missed = [d for d in some if times[d] >= left and d not in row][spare:]
+            row = (missed + sorted(row, key=lambda d: times[d] < left))[:each]
+            for domain in row:
+                times[domain] -= 1
+                given[domain] = given.get(domain, 0) + 1
+                if part.whole:
+                    self.ledger.promise_whole(domain)
+                else:
+                    self.ledger.promise(domain, *least(part.need))
+        return given
+
+
+def _slots_among(times: Mapping[Domain, int], part: Part, most: int) -> int:
+    """How many slots, at most *most*, can take domains for *part* that give so many *times*."""
+    if part.with_core:
+        most = min(most, sum(domain.ncores > 0 for domain in times))
+    return rows_of([(number, 1) for number in times.values()], part.count.minimum, most)
+
+
+#: What is still to do for a slot, as a linked list that branches of the search share. Each does
+#: something in each possible way, and yields what remains to do each time.
+_Tasks = Optional[tuple[Callable[["_Tasks"], Iterator["_Tasks"]], "_Tasks"]]
+
 
 class Search:
-    """A search for ways to place slots on a node of *node_type* where *cores* and *gpus* are free.
+    """A search for as many slots of *need* in *scope* as fit *here*, up to *most*.
 
-    With *local*, every amount and every group of domains must sit in a domain of level 0, see
-    levels.levels_of(). With *plain*, domains are tried in the order of the tree. *effort* counts
-    the choices, and what it takes to list and to compare domains for them.
+    ``takes`` is what those take that it found, ``number`` their number. ``here.effort`` counts the
+    choices, and what it takes to list and to compare domains for them.
     """
 
-    def __init__(
-        self,
-        node_type: NodeType,
-        cores: int,
-        gpus: int,
-        local: bool = False,
-        plain: bool = False,
-        effort: Optional[Effort] = None,
-    ) -> None:
-        self.node_type = node_type
-        self.free = cores, gpus
-        self.plain = plain
-        self.effort = Effort() if effort is None else effort
-        self.domains = Suitable(node_type, cores, gpus, local, self.effort)
-        self.ledger = self.domains.ledger
+    def __init__(self, here: OnNode, scope: Domain, need: Need, most: int) -> None:
+        self.here = here
+        self.ledger = here.ledger
+        self.effort = here.effort
+        self.scope = scope
+        self.need = need
         self.takes: list[Take] = []
-        #: Whether links or memory are demanded of some GPUs.
-        self.has_gpu_demand = False
-        #: How many slots have been begun; the count numbers the slots.
-        self.slots = 0
-
-    def place(self, scope: Domain, need: Need, number: int = 1) -> Optional[list[Take]]:
-        """What *number* slots of *need* in *scope* take.
-
-        None if the search finds no way; ``effort.gave_up`` says whether there may be one.
-        """
-        self.has_gpu_demand = need.has_gpu_demand
-        stack: list[Iterator[_Tasks]] = [iter([(_Slots(scope, need, number), None)])]
+        self.number = 0
+        #: The same of the branch where the search is; its last slot may not be complete.
+        self._takes: list[Take] = []
+        self._slots = 0
         try:
-            while stack:
-                for tasks in stack[-1]:
-                    if tasks is not None:
-                        stack.append(self._branches(*tasks))
-                        break
-                    if not self.has_gpu_demand or self._has_ids():
-                        return self.takes
-                else:
-                    stack.pop()
+            most = here.copies(scope, need, most)
+            here.looks = 0  # to count is arithmetic, once
+            self._run(most)
         except GaveUp:
             self.effort.gave_up = True
-        return None
 
-    def _has_ids(self) -> bool:
-        """Whether there are GPUs for all takes that meet the demand."""
-        return ids_of(self.takes, self.node_type, *self.free, self.plain, self.effort) is not None
-
-    def _branches(
-        self, task: Union[_Slots, _Amount, _Choice, _Core], rest: _Tasks
-    ) -> Iterator[_Tasks]:
-        """Do *task* in each possible way, and yield the remaining tasks each time."""
-        if isinstance(task, _Slots):
-            yield from self._slot_ways(task, rest)
-        elif isinstance(task, _Amount):
-            yield from self._amount_ways(task, rest)
-        elif isinstance(task, _Choice):
-            listed = self._listed(task.scope, task.part) if task.domains is None else [task.domains]
-            for domains in listed:
-                yield from self._choice_ways(task, domains, rest)
-        elif any(take.scope.ncores for take in self.takes if take.slot == task.slot):
-            yield rest
-
-    def _slot_ways(self, task: _Slots, rest: _Tasks) -> Iterator[_Tasks]:
-        """Begin one of the slots, if so many may fit."""
-        scope, need, left = task.scope, task.need, task.left
-        self.effort.count(2 + 2 * len(self.ledger.cores) * len(need.parts) // _LOOKS)
-        if not has_capacity(self.node_type, scope, need):
-            return
-        if left > 1 and self._room(scope, need, left) < left:
-            return
-        self.slots += 1
-        after = (attrs.evolve(task, left=left - 1), rest) if left > 1 else rest
-        after = (_Core(self.slots), after) if need.with_core else after
-        yield self._inside(scope, need, after, self.slots)
-
-    def _inside(self, scope: Domain, need: Need, rest: _Tasks, slot: int) -> _Tasks:
-        """The tasks that meet *need* in *scope* for *slot*, before *rest*: whole domains first."""
-        if need.takes_amount:
-            rest = _Amount(scope, asked_of(scope, need), slot), rest
-        parts = need.parts
-        for part in sorted(parts, key=lambda p: p.whole) if len(parts) > 1 else parts:
-            if part.name == SLOT:
-                rest = _Slots(scope, part.need, part.count.minimum), rest
+    def _run(self, most: int) -> None:
+        branches = [self._slot()]
+        while branches and self.number < most:
+            for tasks in branches[-1]:
+                branches.append(tasks[0](tasks[1]) if tasks else self._slot())
+                break
             else:
-                rest = _Choice(scope, part, slot, part.count.minimum), rest
+                branches.pop()
+
+    def _slot(self) -> Iterator[_Tasks]:
+        """Begin a slot when the last is complete, if there may be more slots than were found."""
+        scope, need, here = self.scope, self.need, self.here
+        self._count(4)
+        if self._slots and not self._holds():
+            return
+        if self._slots > self.number:
+            self.number, self.takes = self._slots, self._takes.copy()
+        elif self._slots and self._slots + here.copies(scope, need, self.number) <= self.number:
+            return
+        self._slots += 1
+        yield self._inside(scope, need, None)
+        self._slots -= 1
+
+    def _count(self, choices: int) -> None:
+        """Count so many choices, and the looks at domains since the last time."""
+        self.effort.count(choices + self.here.looks // _LOOKS)
+        self.here.looks %= _LOOKS
+
+    def _holds(self) -> bool:
+        """Whether the last slot has a core, and there are GPUs for all takes as demanded."""
+        if self.need.with_core and not any(
+            take.scope.ncores for take in self._takes if take.slot == self._slots
+        ):
+            return False
+        here = self.here
+        return not self.need.has_gpu_demand or (
+            ids_of(self._takes, here.node_type, *here.free, here.plain, self.effort) is not None
+        )
+
+    def _inside(self, scope: Domain, need: Need, rest: _Tasks) -> _Tasks:
+        """The tasks that meet *need* in *scope*, before *rest*: whole domains first."""
+        if need.takes_amount:
+            rest = partial(self._amount, scope, asked_of(scope, need)), rest
+        for part in sorted(need.parts, key=lambda part: part.whole):
+            rest = partial(self._domains, scope, part), rest
         return rest
 
-    def _listed(self, scope: Domain, part: Part) -> Iterator[list[Domain]]:
-        """Lists of domains to choose from; each list has the preferred domains first."""
-        self.effort.count(1 + len(self.node_type.named.get(part.name, ())) // _LOOKS)
-        if self.plain:
-            yield self.domains.listed(scope, part)
-        elif part.count.minimum == 1:
-            yield self.domains.singly(scope, part)
-        else:
-            yield from self.domains.groups(scope, part)
+    def _domains(self, scope: Domain, part: Part, rest: _Tasks) -> Iterator[_Tasks]:
+        """Choose the domains in *scope* for *part*, of each group the preferred ones first."""
+        self._count(2)
+        for group in self.here.groups(scope, part, ordered=True):
+            if len(group) >= part.count.minimum:
+                first = self.here.first(scope, part, group)
+                domains = list(dict.fromkeys([*first, *group]))
+                yield from self._choices(part, part.count.minimum, domains, 0, rest)
 
-    def _choice_ways(
-        self, task: _Choice, domains: Sequence[Domain], rest: _Tasks
+    def _choices(
+        self, part: Part, left: int, domains: Sequence[Domain], start: int, rest: _Tasks
     ) -> Iterator[_Tasks]:
-        """Choose each of the *domains* in turn, if enough follow it for the others."""
-        scope, part, slot = task.scope, task.part, task.slot
-        for i in range(task.start, len(domains) - task.left + 1):
-            if self._like_an_earlier(domains, i, task.start):
-                continue
+        """Choose each of *domains* from *start* on, if enough follow it for all that are *left*."""
+        ledger = self.ledger
+        for i in range(start, len(domains) - left + 1):
             domain, after = domains[i], rest
-            if task.left > 1:
-                after = _Choice(scope, part, slot, task.left - 1, domains, i + 1), rest
-            if i > task.start or not task.left % _IN_A_ROW:
+            if self._is_like(domain, domains[start:i]):
+                continue
+            if left > 1:
+                after = partial(self._choices, part, left - 1, domains, i + 1), rest
+            if i > start or not left % _IN_A_ROW:
                 self.effort.count()
             if not part.whole:
-                yield self._inside(domain, part.need, after, slot)
-            elif self.ledger.promise_whole(domain):
-                self.takes.append(Take(domain, part.need, True, slot))
+                yield self._inside(domain, part.need, after)
+            elif ledger.promise_whole(domain):
+                self._takes.append(Take(domain, part.need, True, self._slots))
                 yield after
-                self.takes.pop()
-                self.ledger.release_whole(domain)
+                self._takes.pop()
+                ledger.release_whole(domain)
 
-    def _amount_ways(self, task: _Amount, rest: _Tasks) -> Iterator[_Tasks]:
-        """Take the amount from each of its hosts in turn."""
-        need, hosts = task.need, self.domains.smallest(task.scope, task.need)
+    def _amount(self, scope: Domain, need: Need, rest: _Tasks) -> Iterator[_Tasks]:
+        """Take *need*'s amount from each of its hosts in *scope* in turn."""
+        hosts = self.here.hosts(scope, need)
+        hosts.sort(key=lambda host: self.here.path(host, scope))
         self.effort.count((len(hosts) + _LOOKS - 2) // _LOOKS)
         for i, host in enumerate(hosts):
-            if self._like_an_earlier(hosts, i, 0):
+            if self._is_like(host, hosts[:i]):
                 continue
             self.effort.count(int(i > 0))
             if self.ledger.promise(host, need.cores, need.gpus):
-                self.takes.append(Take(host, need, False, task.slot))
+                self._takes.append(Take(host, need, False, self._slots))
                 yield rest
-                self.takes.pop()
+                self._takes.pop()
                 self.ledger.release(host, need.cores, need.gpus)
 
-    def _like_an_earlier(self, domains: Sequence[Domain], i: int, start: int) -> bool:
-        """True if domains[i] is identical in shape to a sibling that was passed over before it."""
-        if i == start or self.has_gpu_demand:  # with a demand, the GPUs themselves differ
+    def _is_like(self, domain: Domain, others: Sequence[Domain]) -> bool:
+        """Whether *domain* is interchangeable with a sibling among *others*, which did not do."""
+        if self.need.has_gpu_demand:  # the GPUs themselves differ
             return False
-        domain, parent = domains[i], self.node_type.parent[domains[i]]
-        siblings = [d for d in domains[start:i] if self.node_type.parent[d] is parent]
+        parent, shape = self.here.node_type.parent, self.ledger.shape
+        siblings = [other for other in others if parent[other] is parent[domain]]
         self.effort.count(len(siblings) * (1 + len(domain.children)) // _LOOKS)
-        shape = self.ledger.shape(domain) if siblings else ()
-        return any(self.ledger.shape(other) == shape for other in siblings)
+        return bool(siblings) and shape(domain) in map(shape, siblings)
 
-    # -- how many slots may fit
 
-    def _room(self, scope: Domain, need: Need, most: int) -> int:
-        """An upper bound, at most *most*, of how many more slots of *need* fit in *scope*."""
-        bounds, (ncores, ngpus) = [most], least(need)
-        if need.takes_amount:
-            amount = asked_of(scope, need)
-            hosts = self.domains.smallest(scope, amount)
-            bounds.append(sum(self.ledger.copies(host, amount) for host in hosts))
-        for part in need.parts:
-            if part.name != SLOT:
-                domains, each = self.domains.listed(scope, part), least(part.need)
-                if part.whole and domains:  # each takes at least what the smallest has
-                    ncores += part.count.minimum * min(domain.ncores for domain in domains)
-                    ngpus += part.count.minimum * min(domain.ngpus for domain in domains)
-                times = (1 if part.whole else self._copies(domain, *each) for domain in domains)
-                bounds.append(sum(min(n, most) for n in times) // part.count.minimum)
-        return min(self._copies(scope, ncores, ngpus), *bounds)
+@attrs.define(eq=False)
+class Slots:
+    """The ``number`` slots of ``need`` that fit in ``scope``; ``takes`` is what a search found.
 
-    def _copies(self, domain: Domain, ncores: int, ngpus: int) -> int:
-        """At most how often so much is left in *domain*, in slices of GPUs too."""
-        return how_often(ncores, ngpus, self.ledger.cores[domain], self.ledger.gpus_in(domain))
+    ``node`` is a node type, its free cores and GPUs, and how slots are placed, as for OnNode.
+    """
+
+    node: tuple[NodeType, int, int, bool, bool]
+    scope: Domain
+    need: Need
+    number: int
+    takes: Optional[Sequence[Take]] = None
+
+    def take(self, number: int) -> Ids:
+        """What the first *number* slots take together."""
+        if self.takes is None:
+            takes = OnNode(*self.node, Effort()).plan(self.scope, self.need, number)
+        else:
+            takes = [take for take in self.takes if take.slot <= number]
+        node_type, cores, gpus, _, plain = self.node
+        ids = ids_of(takes, node_type, cores, gpus, plain)
+        assert ids is not None, "more slots were counted than there are"
+        return ids
+
+
+def slots_in(
+    node: tuple[NodeType, int, int, bool, bool],
+    scope: Domain,
+    need: Need,
+    most: int,
+    effort: Effort,
+) -> Slots:
+    """The slots of *need* in *scope* of *node*, up to *most*; *effort* counts what this takes.
+
+    Raises GaveUp if it is not known which domains of an idle node could give something.
+    """
+    node_type, cores, gpus, local, plain = node
+    beside = need.takes_amount and bool(need.parts)
+    if decided(need, local) and not (beside and node_type.root.mig):
+        if need.gpu_memory:
+            gpus &= node_type.gpus_with(need.gpu_memory)
+        here = OnNode(node_type, cores, gpus, local, plain, effort)
+        return Slots(node, scope, need, here.copies(scope, need, most))
+    part = effort.part()
+    search = Search(OnNode(*node, part), scope, need, most)
+    effort.add(part)
+    return Slots(node, scope, need, search.number, search.takes)
 
 
 def able_domains(
@@ -373,7 +446,12 @@ def able_domains(
     The node type remembers them. *effort* counts what they took, once. Raises GaveUp if a search
     exceeds its bound.
     """
-    need, root = part.need, node_type.root
+    root = node_type.root
+    node = node_type, root.cores, root.gpus, False, False
+    need, number = part.need, 1
+    inner = need.parts[0] if need.parts else None
+    if inner is not None and inner.name == SLOT:
+        need, number = inner.need, inner.count.minimum
     #: Whether each domain is all that a slot takes, and must have a core.
     alone = part.with_core and part.count.minimum == 1
 
@@ -388,17 +466,12 @@ def able_domains(
             return False
         if part.whole and not (domain.whole and meets_demand(node_type, domain.gpus, need)):
             return False
-        if is_apart(need) and not need.has_gpu_demand:  # numbers decide, and cost less
-            enough = domain.ncores >= need.cores and domain.ngpus >= need.gpus
-            for inner in need.parts:
-                inside = able_domains(node_type, inner, spent) - {domain}
-                among = [d for d in inside if domain in node_type.around[d]]
-                enough = len(among) >= inner.count.minimum
-            return enough and has_capacity(node_type, domain, need)
-        search = Search(node_type, root.cores, root.gpus, effort=spent)
-        return search.place(domain, need) is not None
+        if inner is not None and inner.nslots and inner.name != SLOT:
+            inside = able_domains(node_type, inner, spent) - {domain}
+            return sum(domain in node_type.around[d] for d in inside) >= inner.count.minimum
+        return slots_in(node, domain, need, number, spent).number >= number
 
-    key = part.name, part.whole, alone, need
+    key = part.name, part.whole, alone, part.need
     return metered(node_type.able, MAX_MEMO, key, compute, effort)
 
 

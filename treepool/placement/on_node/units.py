@@ -13,9 +13,7 @@ from treepool.placement.effort import Effort
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.on_node.ids import Ids
-from treepool.placement.on_node.levels import has_capacity
-from treepool.placement.on_node.place import Suitable
-from treepool.placement.on_node.slots import Slots, Task
+from treepool.placement.on_node.place import OnNode, Slots, slots_in
 from treepool.placement.request.need import MANY, SLOT, Part
 from treepool.rfc.idset import union
 
@@ -41,6 +39,16 @@ class Units:
 
     runs: Sequence[Run]
     take: Callable[[int], Ids]
+
+    def first(self, number: int) -> tuple[int, bool]:
+        """How many slots the first *number* units have, and whether some of them is remote."""
+        nslots, remote = 0, False
+        for run in self.runs:
+            units = min(run.units, number)
+            if units:
+                nslots, remote = nslots + units * run.nslots, remote or run.remote
+            number -= units
+        return nslots, remote
 
 
 NO_UNITS = Units((), lambda number: (0, 0))
@@ -86,16 +94,16 @@ class Placer:
         Each domain gives the largest valid count that it can, independently of the others.
         """
         free = self.state.cores, self.state.gpus
-        suitable = Suitable(self.node_type, *free, False, self.effort)
+        here = OnNode(self.node_type, *free, False, self.plain, self.effort)
         domains = [
             d
             for d in self.node_type.named.get(part.name, ())
             if d is not scope
             and scope in self.node_type.around[d]
-            and not (part.whole and not (d.whole and suitable.ledger.untouched(d)))
+            and not (part.whole and not (d.whole and here.ledger.untouched(d)))
         ]
         if not self.plain:
-            domains = sorted(domains, key=lambda d: suitable.path(d, scope))
+            domains.sort(key=lambda d: here.path(d, scope))
         units = (self._domain(domain, part) for domain in domains)
         found = [unit for unit in units if unit is not None]
         return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))
@@ -130,16 +138,14 @@ class Placer:
 
         The others are computed only if the count allows more slots than are local.
         """
-        need, most = part.need, MANY if part.count.maximum is None else part.count.maximum
-        if not has_capacity(self.node_type, scope, need):
-            most = 0
-        state, plain = self.state, self.plain
-        node = self.node_type, state.cores, state.gpus
-        local = Slots.of(Task(*node, scope, need, not plain, plain), most, self.effort)
-        if plain or self.locality == "required" or local.number == most:
+        most = MANY if part.count.maximum is None else part.count.maximum
+        node = self.node_type, self.state.cores, self.state.gpus
+        mode = *node, not self.plain, self.plain
+        local = slots_in(mode, scope, part.need, most, self.effort)
+        if self.locality != "preferred" or local.number == most:
             return local, local
-        total = Slots.of(Task(*node, scope, need, False, plain), most, self.effort)
-        return local, local if total.number <= local.number else total
+        total = slots_in((*node, False, False), scope, part.need, most, self.effort)
+        return local, total if total.number > local.number else local
 
 
 def _all_of(given: Iterable[Given]) -> Ids:

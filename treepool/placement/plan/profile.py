@@ -17,16 +17,8 @@ from typing import Generator, Iterable, Iterator, NamedTuple, Optional
 import attrs
 
 from treepool.errors import PoolConflict
-from treepool.placement.held import (
-    ByRank,
-    Journal,
-    add_held,
-    alike,
-    held_without,
-    of_rank,
-    ranks_in,
-    size,
-)
+from treepool.placement.held import ByRank, Journal, add_held, alike, held_without, of_rank
+from treepool.placement.nodes.parts import ranks_in, size
 from treepool.placement.nodes.state import Held, NodeState
 from treepool.placement.plan.jobs import CENTURY, FAR, NO_TERMS, Holder, Sight, Terms
 from treepool.placement.plan.supply import Supply

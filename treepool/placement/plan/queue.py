@@ -25,7 +25,8 @@ from treepool.errors import InfeasibleRequest
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.selection import Choice, Selection
-from treepool.placement.held import are_free, ranks_in
+from treepool.placement.held import are_free
+from treepool.placement.nodes.parts import ranks_in
 from treepool.placement.nodes.state import Held
 from treepool.placement.plan.jobs import (
     FAR,
@@ -761,6 +762,7 @@ class Queue:
             expiration = pool.end_of_job(job.request.duration, now)
             expiration = min(expiration or math.inf, job.until)
             expiration = 0.0 if expiration == math.inf else expiration
+            allocation.set_starttime(now)
             allocation.set_expiration(expiration)
             pool.update_expiration(jobid, expiration)
             made = self.reservations.get(jobid)

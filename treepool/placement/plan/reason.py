@@ -8,7 +8,7 @@ from typing import Callable, Generator, Optional
 import attrs
 
 from treepool.errors import Reason
-from treepool.placement.held import ranks_in
+from treepool.placement.nodes.parts import ranks_in
 from treepool.placement.plan.jobs import FAR, JobClass, Sight, Waiting
 from treepool.placement.plan.profile import PRESENT, Profile
 from treepool.placement.plan.queue import Queue

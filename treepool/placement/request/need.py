@@ -226,31 +226,22 @@ def slot_of(group: Part) -> Part:
     return list(_down_to_slot(group))[-1]
 
 
-def is_uniform(need: Need) -> bool:
-    """Whether a slot takes domains of one locality, all of them or an amount in each.
-
-    It may take another amount beside them.
-    """
-    if len(need.parts) != 1 or need.has_gpu_demand:
-        return False
-    return need.parts[0].name != SLOT and not need.parts[0].need.parts
-
-
 def decided(need: Need, local: bool) -> bool:
     """Whether numbers decide how many slots of *need* fit, or how many *local* slots.
 
     This holds if a slot is an amount, or what it takes is apart. It also holds if a slot takes an
     amount beside domains of one locality, unless these are whole and may differ in size, or all
-    must be local. See on_node/slots.py.
+    must be local. See on_node/place.py.
     """
     if not need.parts:
         return need.demand is None and not (need.fair_share and need.gpu_memory)
     if need.takes_amount:
-        return is_uniform(need) and not (local or need.parts[0].whole)
-    return is_apart(need) and need.with_core == _brings_core(need)
+        (part, *others), beside = need.parts, need.has_gpu_demand or local
+        return not (others or beside or part.name == SLOT or part.whole or part.need.parts)
+    return _is_apart(need) and need.with_core == _brings_core(need)
 
 
-def is_apart(need: Need) -> bool:
+def _is_apart(need: Need) -> bool:
     """Whether what a slot of *need* takes is one amount, or in domains that do not share anything:
     of one locality at each level, with nothing beside them, and no links between their GPUs."""
     if not need.parts:
@@ -258,18 +249,12 @@ def is_apart(need: Need) -> bool:
     (part, *others), beside = need.parts, need.takes_amount or need.has_gpu_demand
     if others or beside or part.name == SLOT:
         return False
-    return not part.need.parts if part.whole else is_apart(part.need)
+    return not part.need.parts if part.whole else _is_apart(part.need)
 
 
 def _brings_core(need: Need) -> bool:
     """Whether *need* has a part of which some domain must have a core."""
     return any(part.with_core or _brings_core(part.need) for part in need.parts)
-
-
-def takes_one(need: Need) -> bool:
-    """Whether a slot of *need* takes one amount or one whole domain, and nothing else."""
-    part = need.parts[0] if need.parts else None
-    return is_apart(need) and (part is None or (part.count.minimum == 1 and not part.need.parts))
 
 
 @attrs.frozen
