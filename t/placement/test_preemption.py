@@ -54,7 +54,9 @@ class Site:
 
     # -- what happens
 
-    def submit(self, jobid, shape, length=100.0, after=math.inf, preempts=None, priority=16):
+    def submit(
+        self, jobid, shape, length=100.0, after=math.inf, preempts=None, priority=16, **more
+    ):
         preempts = after == math.inf if preempts is None else preempts
         self.terms[jobid] = Terms(after, preempts)
         spec = from_resources(parse_shape(shape), duration=length)
@@ -64,6 +66,7 @@ class Site:
             waiting(
                 *(jobid, priority, request, frozenset(), "", self.now, self.now, 1),
                 terms=self.terms[jobid],
+                **more,
             )
         )
         self.rest()
@@ -262,6 +265,16 @@ def test_what_is_reserved_of_a_preemptible_job_is_not_missing_elsewhere(gpus, wa
     assert site.starts() == {3: NOW + 10}
     site.submit(4, wanted, 100, preempts=False)
     assert site.started_at[4] == NOW
+
+
+def test_a_preemptible_job_that_ends_with_its_window_is_not_in_the_way_of_a_reservation():
+    site = Site(nodes=2, depth=8)
+    site.submit(1, "slot/core=8", 200, preempts=False)
+    site.submit(2, "slot=2/core=8", 50)
+    assert site.starts() == {2: NOW + 200}
+    site.submit(3, "slot/core=8", 1000, after=500.0, until=NOW + 600)
+    site.at(NOW + 200)
+    assert site.started_at[2] == NOW + 200
 
 
 @pytest.mark.parametrize("after", [0.0, 20.0])

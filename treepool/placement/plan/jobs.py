@@ -165,6 +165,7 @@ class Waiting:
         """What the job sees of what is held."""
         own = self.job_class
         tail = max(0.0, self.length - max(own.terms.after, _INSTANT))
+        tail = tail if self.until == math.inf else 0.0  # it may end before
         return Sight(own.admitted, own.terms.preempts, tail)
 
     @property
