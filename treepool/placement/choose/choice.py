@@ -230,7 +230,7 @@ class Situation:
                 del self.kept_rooms[next(iter(self.kept_rooms))]
             within = self.inventory.matching(request.constraint)
             units = units_in(census, self.index, within, value)
-            found = RequestRooms.of(units, levels, each, at_most)
+            found = RequestRooms(units, levels, each, at_most)
         if not searched:
             self.kept_rooms[key] = found
         return found

@@ -6,9 +6,6 @@ domain changes, so its cost follows what changes, not the number of domains.
 
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_left, bisect_right
-from itertools import islice
 from typing import (
     Callable,
     Dict,
@@ -28,10 +25,12 @@ from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric_tree import ROOT
 from treepool.placement.nodes.index import NodeIndex
 from treepool.placement.nodes.state import NodeState
+from treepool.placement.nodes.tree import NODE
 from treepool.placement.on_node.ledger import rows_of
 from treepool.placement.request.job_options import Within
 from treepool.placement.request.need import Level
 from treepool.rfc import idset
+from treepool.rfc.count import Count
 
 #: For how many numbers the smallest domains are kept.
 MAX_NUMBERS = 4
@@ -81,6 +80,10 @@ class Room(NamedTuple):
     local: int
     cores: int
     gpus: int
+
+    def by(self, rule: Callable[[int], int]) -> Room:
+        """This room with what *rule* says of its numbers."""
+        return Room(rule(self.number), rule(self.local), self.cores, self.gpus)
 
 
 class Order(NamedTuple):
@@ -143,36 +146,37 @@ def units_in(census: Census, index: NodeIndex, within: int, value: Value) -> Roo
     def states(leaf: int) -> Iterable[tuple[NodeState, int]]:
         if within == idset.EVERY:
             return census.held[leaf].items()
-        here = fabric.part(leaf, index.up & within)
-        held: dict[NodeState, int] = {}
-        for state, those in index.states(here):
-            held[state] = held.get(state, 0) + idset.size(those)
-        return held.items()
+        found = index.states(fabric.part(leaf, index.up & within))
+        return ((state, idset.size(ranks)) for state, ranks in found)
 
     def rule(domain: int) -> Room:
-        units = local = cores = gpus = 0
-        if domain not in having:
-            return Room(units, local, cores, gpus)
         children = fabric.children[domain]
-        if children:
+        if children and domain in having:
             return Room(*map(sum, zip(*map(rooms, children))))
-        for state, number in states(domain):
+        number = local = cores = gpus = 0
+        for state, nodes in states(domain) if domain in having else ():
             all_, near = value(state)
-            units += number * all_
-            local += number * near
-            cores += number * state.ncores
-            gpus += number * state.ngpus
-        return Room(units, local, cores, gpus)
+            number += nodes * all_
+            local += nodes * near
+            cores += nodes * state.ncores
+            gpus += nodes * state.ngpus
+        return Room(number, local, cores, gpus)
 
     made = Rooms(census, rule)
     rooms = proxy(made)
     return made
 
 
-def together(inner: Rooms, locality: str, most: Callable[[Multiset], int]) -> Rooms:
+def together(
+    inner: Rooms,
+    locality: str,
+    most: Callable[[Multiset], int],
+    enough: Optional[Callable[[int], bool]] = None,
+) -> Rooms:
     """What the domains of *locality* in a domain can host together: *most* of what each can.
 
-    *most* is told how many of them have which room. In a domain of the locality, it is *inner*.
+    *most* is told how many of them have which room. In a domain of the locality, it is *inner*, if
+    that is *enough*.
     """
     named, inside = inner.fabric.named(locality), inner.fabric.within(locality)
 
@@ -193,10 +197,11 @@ def together(inner: Rooms, locality: str, most: Callable[[Multiset], int]) -> Ro
     those_in = proxy(numbers)
 
     def rule(domain: int) -> Room:
+        room = inner(domain)
         if inside[domain]:
-            return inner(domain)
-        units, local = numbers(domain)
-        return inner(domain)._replace(number=most(units), local=most(local))
+            return room if enough is None or enough(domain) else room.by(lambda _: 0)
+        number, local = map(most, numbers(domain))
+        return Room(number, local, room.cores, room.gpus)
 
     return Rooms(inner.census, rule)
 
@@ -205,110 +210,60 @@ def in_few(units: Rooms, at_most: Within) -> Rooms:
     """The *units* in so few domains of a locality as *at_most* allows: those with the most."""
 
     def most(rooms: Multiset) -> int:
-        left, total = at_most.domains, 0
-        for room in sorted(rooms, reverse=True):
-            total += room * min(rooms[room], left)
-            left = max(0, left - rooms[room])
-        return total
-
-    def most_balanced(rooms: Multiset) -> int:
-        best = larger = 0  # how many domains have more room than those that are looked at
+        total = best = larger = 0  # how many domains have more room than those that are looked at
         for room in sorted(rooms, reverse=True):
             domains = min(larger + rooms[room], at_most.domains)
+            total += room * max(0, domains - larger)
             best = max(best, domains * room + min(larger, domains))
             larger += rooms[room]
-        return best
+        return best if at_most.balanced else total
 
-    return together(units, at_most.locality, most_balanced if at_most.balanced else most)
-
-
-def balanced(units: Rooms, at_most: Within, around: int, wanted: int) -> list[tuple[int, int]]:
-    """The domains of a locality in *around* that have equal parts of *wanted* units, and these.
-
-    They are as few as possible, and of those that have the room the first in order.
-    """
-    named = [d for d in units.fabric.named_in(around, at_most.locality) if units(d).number]
-    named.sort(key=lambda d: units.order(d, 0))
-    rooms = sorted(units(d).number for d in named)
-    for number in range(1, len(named) + 1):
-        least, larger = divmod(wanted, number)
-        with_more = len(rooms) - bisect_right(rooms, least)
-        if with_more >= larger and len(rooms) - bisect_left(rooms, least) >= number:
-            break
-    first = dict.fromkeys(islice((d for d in named if units(d).number > least), larger))
-    others = (d for d in named if units(d).number >= least and d not in first)
-    given = [(d, least + 1) for d in first]
-    return given + [(d, least) for d in islice(others, number - larger)]
+    return together(units, at_most.locality, most)
 
 
-def roomiest(units: Rooms, at_most: Within, around: int) -> Rooms:
-    """The *units* in those domains of a locality in *around* that have the most."""
-    named = [d for d in units.fabric.named_in(around, at_most.locality) if units(d).number]
-    key = {d: (-units(d).number, units.order(d, 0)) for d in named}
-    best = heapq.nsmallest(at_most.domains, named, key=key.__getitem__)
-    return in_all(units, at_most.locality, {d: units(d) for d in best}.get)
-
-
-def in_all(units: Rooms, locality: str, room: Callable[[int], Optional[Room]]) -> Rooms:
-    """What all domains of *locality* in a domain can host together, each as its *room* says.
+def among(inner: Rooms, chosen: Iterable[int], most: int) -> Rooms:
+    """What the *chosen* domains in a domain can host together, each *most* times at most.
 
     What is inside of them is not counted.
     """
-    named = units.fabric.named(locality)
+    having = frozenset(chosen)
 
     def rule(domain: int) -> Room:
-        here = room(domain) if named[domain] else None
-        return here or units(domain)._replace(number=0, local=0)
+        room = inner(domain)
+        if domain in having:
+            return room.by(lambda number: min(number, most))
+        number = local = 0
+        for child in inner.fabric.children[domain] if room.cores or room.gpus else ():
+            number += rooms(child).number
+            local += rooms(child).local
+        return Room(number, local, room.cores, room.gpus)
 
-    every = Rooms(units.census, rule)
-    return together(every, locality, lambda rooms: sum(n * room for room, n in rooms.items()))
-
-
-def shares(inner: Rooms, locality: str, most: int) -> Rooms:
-    """What all domains of *locality* can host of what *inner* says, each *most* times at most."""
-
-    def room(domain: int) -> Room:
-        inside = inner(domain)
-        return inside._replace(number=min(inside.number, most), local=min(inside.local, most))
-
-    return in_all(inner, locality, room)
+    made = Rooms(inner.census, rule)
+    rooms = proxy(made)
+    return made
 
 
 def of_level(inner: Rooms, level: Level) -> Rooms:
     """How often a domain can host *level*, if *inner* says so of what is inside it."""
     fabric, least = inner.fabric, level.count.minimum
-    named, inside = fabric.named(level.name), fabric.within(level.name)
-    several = together(inner, level.name, lambda rooms: rows_of(rooms.items(), least))
+    if level.groups:
+        size = fabric.size
 
-    def rule(domain: int) -> Room:
-        room = inner(domain)
-        if level.groups:
-            return room._replace(number=room.number // least, local=room.local // least)
-        if not inside[domain]:
-            return several(domain)
+        def of_whole(domain: int) -> Room:
+            return inner(domain).by(lambda number: int(number == size[domain] and number >= least))
+
+        def of_groups(domain: int) -> Room:
+            return inner(domain).by(lambda number: number // least)
+
+        return Rooms(inner.census, of_whole if level.whole else of_groups)
+    named = fabric.named(level.name)
+    return together(
+        inner,
+        level.name,
+        lambda rooms: rows_of(rooms.items(), least),
         # One domain is enough if one is asked for; all of a whole one.
-        enough = least == 1 and (named[domain] or not level.whole)
-        return room if enough else room._replace(number=0, local=0)
-
-    return Rooms(inner.census, rule)
-
-
-def of_nodes(units: Rooms, each: int, whole: bool) -> Rooms:
-    """How often a domain can host the nodes of a request: *each* units at least.
-
-    Of *whole* domains all nodes are taken.
-    """
-    size = units.fabric.size
-
-    def rule(domain: int) -> Room:
-        room = units(domain)
-        most, local = (
-            int(number == size[domain] and number >= each) if whole else number // each
-            for number in room[:2]
-        )
-        return room._replace(number=most, local=local)
-
-    return Rooms(units.census, rule)
+        lambda domain: least == 1 and (bool(named[domain]) or not level.whole),
+    )
 
 
 @attrs.frozen(eq=False)
@@ -316,23 +271,26 @@ class RequestRooms:
     """The rooms for a request.
 
     ``units`` are slots, domains above the slot, or nodes, whatever the request counts; ``few`` are
-    those in so few domains as ``at_most`` allows. ``levels`` has the room for each level that the
-    request names and all inside it, the outermost first, and last that for *each* units at least
-    in the innermost domains.
+    those in so few domains as ``at_most`` allows. ``inside`` has the room for each of ``levels``
+    and all inside it, the outermost first, and last that for ``each`` units at least in the
+    innermost domains.
     """
 
     units: Rooms
+    levels: Sequence[Level]
+    each: int
     at_most: Optional[Within]
-    few: Rooms
-    levels: tuple[Rooms, ...]
+    few: Rooms = attrs.field(init=False)
+    inside: Sequence[Rooms] = attrs.field(init=False)
 
-    @classmethod
-    def of(
-        cls, units: Rooms, levels: Sequence[Level], each: int, at_most: Optional[Within]
-    ) -> RequestRooms:
-        """The rooms for *levels*, if there is room for *units*."""
-        few = units if at_most is None else in_few(units, at_most)
-        levels_of = [of_nodes(few, each, bool(levels) and levels[-1].whole)]
-        for level in reversed(levels):
-            levels_of.insert(0, of_level(levels_of[0], level))
-        return cls(units, at_most, few, tuple(levels_of))
+    @few.default
+    def _few(self) -> Rooms:
+        return self.units if self.at_most is None else in_few(self.units, self.at_most)
+
+    @inside.default
+    def _inside(self) -> Sequence[Rooms]:
+        whole = bool(self.levels) and self.levels[-1].whole
+        found = [of_level(self.few, Level(NODE, Count(self.each, self.each), whole, groups=True))]
+        for level in reversed(self.levels):
+            found.insert(0, of_level(found[0], level))
+        return found

@@ -12,22 +12,22 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from itertools import groupby
+from itertools import dropwhile, groupby
 from typing import TYPE_CHECKING, Any, Collection, Iterable, Iterator, Optional
 
 import attrs
 
 from treepool.placement.choose.candidates import Candidates
-from treepool.placement.choose.rooms import RequestRooms, Room, Value
+from treepool.placement.choose.rooms import RequestRooms, Value
 from treepool.placement.choose.selection import Grant, Selection, select
-from treepool.placement.choose.spread import Given, Spread, settled
+from treepool.placement.choose.spread import Given, Spread
 from treepool.placement.effort import PER_ATTEMPT, Effort
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric_tree import ROOT, Fabric
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import NOTHING, assess, fit, possible
-from treepool.placement.request.need import SLOT, Ask
+from treepool.placement.on_node.fit import NOTHING, assess, possible
+from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.count import Count
@@ -48,46 +48,12 @@ def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Se
     The counts below its slot are at their minimum. *effort* counts searches and attempts.
     """
     fabric = situation.inventory.fabric
-    if request.above:
-        return Domains(request, situation, effort, fabric).levels() if fabric else None
-    if fabric is None or request.ask.locality == "none":
+    if not request.above and (fabric is None or request.ask.locality == "none"):
         return select(request, situation.candidates(request, effort))
-    if request.most == 1:  # the most common request
-        candidates = situation.candidates(request, effort)
-        candidates.refresh()
-        return on_one(request, situation, fabric, ROOT, candidates, 1)
-    return Domains(request, situation, effort, fabric).serve(ROOT)
-
-
-def on_one(
-    request: Request,
-    situation: Situation,
-    fabric: Fabric,
-    domain: int,
-    candidates: Candidates,
-    units: int,
-) -> Optional[Selection]:
-    """*units* on the first node of *domain* in order; of equal nodes on that in the domain with
-    the fewest idle nodes. The first node must have room for them."""
-    top = candidates.best()
-    if top is None:
+    if fabric is None:
         return None
-    state, rank, index = top.state, top.rank, situation.index
-    equal = set() if situation.policy.by_rank else candidates.equal(top)
-    if len(equal) > 1 or (equal and index.buckets[state] != 1 << rank):
-        census, within = index.census(fabric), situation.inventory.matching(request.constraint)
-        while True:
-            among = idset.union(index.buckets.get(state, 0) for state in equal)
-            rank = census.first(among & within, domain)
-            there = index.state_of[rank]
-            assert there is not None
-            if there is state or candidates.stands(there, top.order, units):
-                state = there
-                break
-            equal = equal - {there}
-    gives = fit(state, request.ask)
-    assert gives is not None
-    return Selection((Grant(state, 1 << rank, gives, units),), gives.nslots(units - 1))
+    domains = Domains(request, situation, effort, fabric)
+    return domains.levels() if request.above else domains.serve(ROOT)
 
 
 class Domains:
@@ -108,17 +74,23 @@ class Domains:
         """What the nodes in *domain* give, as if the pool were that domain."""
         request = self.request
         number = request.number
-        if number is None or request.nodes is None or number == 1:
+        if request.most == 1:  # the most common request
+            return self.on_one(domain, 1)
+        if number is None or request.nodes is None:
             plain = self.select(domain)
-            if plain is None or idset.size(plain.ranks) == 1:
-                return self.among_equals(domain, plain) if plain else None
+            if plain is None:
+                return None
+            if idset.size(plain.ranks) == 1:
+                (grant,) = plain.grants
+                first = grant.units <= grant.fit.segments[0].end
+                return self.on_one(domain, grant.units) if first else plain
             if request.ask.counted:
                 return self.by_trial(domain, plain)
             number = sum(idset.size(grant.ranks) * grant.units for grant in plain.grants)
             slots = plain.nslots
         else:
             slots = request.units.minimum
-        if self.units(domain).number < number:
+        if self.rooms.units(domain).number < number:
             return None
         return self.granted(Spread(self.rooms).nodes(domain, number), slots)
 
@@ -126,15 +98,28 @@ class Domains:
         """What the node rules choose of the nodes in *domain*."""
         return select(self.request, self.candidates_in(domain))
 
-    def among_equals(self, domain: int, plain: Selection) -> Selection:
-        """*plain*, which is one node, or an equal node in a domain with fewer idle nodes."""
-        (grant,) = plain.grants
-        if grant.units > grant.fit.segments[0].end:
-            return plain
+    def on_one(self, domain: int, units: int) -> Optional[Selection]:
+        """*units* on the first node of *domain* in order; of equal nodes on that in the domain with
+        the fewest idle nodes. The first node must have room for them in its first segment."""
         candidates = self.candidates_in(domain)
         candidates.refresh()
-        closer = on_one(self.request, self.situation, self.fabric, domain, candidates, grant.units)
-        return closer or plain
+        top, index = candidates.best(), self.situation.index
+        if top is None:
+            return None
+        state, rank = top.state, top.rank
+        equal = set() if self.situation.policy.by_rank else candidates.equal(top)
+        if len(equal) > 1 or (equal and index.buckets[state] != 1 << rank):
+            while True:
+                among = idset.union(index.buckets.get(state, 0) for state in equal)
+                rank = self.census.first(among & self.within, domain)
+                there = index.state_of[rank]
+                assert there is not None
+                if there is state or candidates.stands(there, top.order, units):
+                    state = there
+                    break
+                equal = equal - {there}
+        gives = assess(state, self.request.ask)
+        return Selection((Grant(state, 1 << rank, gives, units),), gives.nslots(units - 1))
 
     def by_trial(self, domain: int, plain: Selection) -> Selection:
         """As much as *plain* gives, in the smallest domain that can serve it.
@@ -166,42 +151,35 @@ class Domains:
 
     def levels(self) -> Optional[Selection]:
         """What the request gets of the domains that it names."""
-        request = self.request
-        spread = self.spread()
-        each, extent = spread.each, spread.extent
+        request, spread = self.request, self.spread()
         wanted = spread.value(ROOT)
         if wanted is None:
             return None
         spread = self.settled(spread, wanted)
-        levels = spread.levels
+        levels, extent = spread.levels, spread.extent
+        all_ = bool(levels) and levels[-1].whole
         given: list[Given] = []
         parts: list[Selection] = []
-        slots = 0
-        for domain, depth in spread.above(ROOT):
-            if depth == len(levels):
-                if extent is None:
-                    given += spread.nodes(domain, each)
-                    slots += request.units.minimum
-                elif request.at_most:
-                    counts = extent(domain)
-                    assert counts is not None
-                    given += spread.nodes(domain, math.prod(counts))
-                    slots += counts[0]
-                else:
-                    part = self.serve(domain)
-                    if part is None:  # only if a search gave up
-                        return None
-                    parts.append(part)
-                continue
-            number = levels[depth].count.largest(spread.copies(domain, depth + 1))
-            assert number is not None
-            slots += number if levels[depth].name == SLOT else request.units.minimum
-            for inner, copies in spread.place(domain, depth + 1, number):
-                all_ = levels[-1].whole
-                units = self.units(inner).number if all_ else copies * spread.each
-                given += spread.nodes(inner, units)
+        copies = slots = 0
+        for domain, number in spread.place(ROOT):
+            if extent is None:
+                copies += number
+                units = self.rooms.units(domain).number if all_ else number * spread.rooms.each
+                given += spread.nodes(domain, units)
+            elif request.at_most:
+                counts = extent(domain)
+                assert counts is not None
+                given += spread.nodes(domain, math.prod(counts))
+                slots += counts[0]
+            else:
+                part = self.serve(domain)
+                if part is None:  # only if a search gave up
+                    return None
+                parts.append(part)
         if given:
-            part = self.granted(given, slots)
+            groups = dropwhile(lambda level: not level.groups, levels)
+            each = math.prod(level.count.minimum for level in groups)
+            part = self.granted(given, slots + copies * request.units.minimum // each)
             if part is None:
                 return None
             parts.append(part)
@@ -210,9 +188,10 @@ class Domains:
 
     def spread(self) -> Spread:
         """The levels of the request, with all counts at their minimum."""
-        request = self.request
-        extent = None if _fixed(request) else self.extent
-        return Spread(self.rooms, request.levels, request.least_in_each, extent)
+        # Below slots, counts are the same for all, whatever a domain can give.
+        groups = any(level.groups for level in self.request.levels)
+        fixed = groups or self.request.number is not None
+        return Spread(self.rooms, None if fixed else self.extent)
 
     def extent(self, domain: int) -> Optional[tuple[int, ...]]:
         """How much the node rules can serve of the request in *domain*, outer counts first."""
@@ -239,30 +218,30 @@ class Domains:
 
         They are the same for all slots, the outer ones first.
         """
-        levels = list(spread.levels)
+        levels, nodes = spread.levels, self.request.nodes
         slots = next((i for i, level in enumerate(levels) if level.groups), len(levels))
-        nodes = self.request.nodes
         for i in range(slots + 1, len(levels) + 1):
             count = levels[i].count if i < len(levels) else nodes
             if count is None or count.fixed or (i == len(levels) and levels[-1].whole):
                 continue
+
+            def trial(value: int, spread: Spread = spread, i: int = i) -> Spread:
+                levels, each = list(spread.levels), spread.rooms.each
+                if i == len(levels):
+                    return spread.settled(levels, value)
+                levels[i] = attrs.evolve(levels[i], count=Count(value, value))
+                return spread.settled(levels, each)
+
             values = list(count.valid(len(self.fabric.homes)))
             first, last = 0, len(values) - 1  # values[last] is known to fit
             tables = len(self.fabric) * len(levels) // _TABLE_DOMAINS
             while first < last and self.effort.allows(PER_ATTEMPT + tables):
                 middle = (first + last) // 2
-                if i < len(levels):
-                    trial = [*levels[:i], settled(levels[i], values[middle]), *levels[i + 1 :]]
-                    grown = spread.settled(trial, spread.each)
-                else:
-                    grown = spread.settled(levels, values[middle])
-                if grown.value(ROOT) == wanted:
-                    last, spread = middle, grown
+                if trial(values[middle]).value(ROOT) == wanted:
+                    last = middle
                 else:
                     first = middle + 1
-            if i < len(levels):
-                levels[i] = settled(levels[i], values[last])
-                spread = spread.settled(levels, spread.each)
+            spread = trial(values[last])
         return spread
 
     # -- nodes
@@ -280,16 +259,12 @@ class Domains:
     def prepare(self) -> Iterator[int]:
         """Compute the rooms in steps, the innermost first; yields the work of each."""
         rooms = self.rooms
-        every = list(dict.fromkeys((rooms.units, rooms.few, *rooms.levels)))
+        every = list(dict.fromkeys((rooms.units, rooms.few, *rooms.inside)))
         for number, domain in enumerate(rooms.units.unknown()):
             for each in every:
                 each(domain)
             if not number % _ROOM_DOMAINS:
                 yield 3 * _ROOM_DOMAINS * len(every)
-
-    def units(self, domain: int) -> Room:
-        """The room for units of the request in *domain*."""
-        return self.rooms.units(domain)
 
     def value(self) -> Value:
         """What each state can host of the request; nothing is local on nodes that split slots."""
@@ -334,7 +309,7 @@ class Domains:
 
     def granted(self, given: Iterable[Given], slots: int) -> Optional[Selection]:
         """The nodes for the units that each leaf gives; *slots* if these span nodes."""
-        rooms = self.units
+        rooms = self.rooms.units
         shares: dict[int, int] = {}
         for leaf, units in given:
             shares[leaf] = shares.get(leaf, 0) + units
@@ -359,10 +334,3 @@ class Domains:
 def is_searched(ask: Ask, inventory: Inventory) -> bool:
     """Whether on some node a search decides what fits, which may give up."""
     return ask.searched or (ask.beside and inventory.has_mig)
-
-
-def _fixed(request: Request) -> bool:
-    """Whether each innermost domain is asked for a fixed number of units, whatever it can give."""
-    if any(level.groups for level in request.levels):
-        return True  # below slots, counts are the same for all
-    return request.number is not None

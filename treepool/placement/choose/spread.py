@@ -3,8 +3,8 @@
 A job of several nodes gets the smallest domain that can serve all of it, and among those the best
 fit (``Order``). If no domain below the root can, it gets as few domains of the highest level as
 possible: those with the most room, and for the rest the best fit. The rule holds again for its
-share in that last domain; of all others the job takes all. The rule is the same for localities
-above the nodes that a request names: their domains then take the place of nodes.
+share in each. The rule is the same for localities above the nodes that a request names: their
+domains then take the place of nodes.
 
 A job that may have at most n domains of a locality gets the smallest domain that can serve it so.
 If the rule would take more than n in it, only the n with the most room count.
@@ -12,91 +12,100 @@ If the rule would take more than n in it, only the n with the most room count.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
+import heapq
+from bisect import bisect_left, bisect_right
+from itertools import islice
+from typing import Any, Callable, Iterator, Optional, Sequence
 
-import attrs
-
-from treepool.placement.choose.rooms import RequestRooms, Rooms, balanced, roomiest, shares
+from treepool.placement.choose.rooms import RequestRooms, Rooms, among
 from treepool.placement.nodes.fabric_tree import Fabric
+from treepool.placement.request.job_options import Within
 from treepool.placement.request.need import Level
-from treepool.rfc.count import Count
 
 #: A domain and the number of units it gives.
 Given = tuple[int, int]
 
 
-def settled(level: Level, number: int) -> Level:
-    """*level* with its count settled."""
-    return attrs.evolve(level, count=Count(number, number))
-
-
-def spread(domain: int, wanted: int, rooms: Rooms, last: Callable[[int], bool]) -> Iterator[Given]:
-    """The domains with property *last* in *domain* in which *wanted* of *rooms* are taken.
+def spread(domain: int, wanted: int, rooms: Rooms) -> Iterator[Given]:
+    """The smallest domains in *domain* in which *wanted* of *rooms* are taken.
 
     *domain* has room for them.
     """
-    fabric = rooms.fabric
-    while True:
+    if rooms(domain).number > wanted:
         domain = rooms.smallest(wanted, domain)
-        if last(domain):
-            yield domain, wanted
-            return
-        if rooms(domain).number == wanted:
-            yield from all_of(domain, rooms, last)
-            return
-        # The most room first, until one of the others has room for the rest.
-        children = (d for d in fabric.children[domain] if rooms(d).number)
-        left = sorted(children, key=lambda d: (-rooms(d).number, rooms.order(d, 0)))
-        while rooms(left[0]).number < wanted:
-            first = left.pop(0)
-            yield from all_of(first, rooms, last)
-            wanted -= rooms(first).number
-        able = (d for d in left if rooms(d).number >= wanted)
-        domain = min(rooms.order(d, wanted) for d in able).domain
-
-
-def all_of(domain: int, rooms: Rooms, last: Callable[[int], bool]) -> Iterator[Given]:
-    """The domains with property *last* in *domain*, each with all of *rooms* that it has."""
-    if last(domain):
-        if rooms(domain).number:
-            yield domain, rooms(domain).number
+    left = [d for d in rooms.fabric.children[domain] if rooms(d).number]
+    if not left:
+        yield domain, wanted
         return
-    for child in rooms.fabric.children[domain]:
-        yield from all_of(child, rooms, last)
+    # The most room first, until one of the others has room for the rest.
+    left.sort(key=lambda d: (-rooms(d).number, rooms.order(d, 0)), reverse=True)
+    while rooms(left[-1]).number < wanted:
+        first = left.pop()
+        yield from spread(first, rooms(first).number, rooms)
+        wanted -= rooms(first).number
+    able = (d for d in left if rooms(d).number >= wanted)
+    yield from spread(min(rooms.order(d, wanted) for d in able).domain, wanted, rooms)
+
+
+def in_few(units: Rooms, at_most: Within, domain: int, wanted: int) -> Iterator[Given]:
+    """The domains of a locality in *domain*, as few as *at_most* says, that give *wanted* units."""
+    named = [d for d in units.fabric.named_in(domain, at_most.locality) if units(d).number]
+    if at_most.balanced:
+        return balanced(units, named, wanted)
+    chosen = list(spread(domain, wanted, among(units, named, wanted)))
+    if len(chosen) > at_most.domains:
+        key = {d: (-units(d).number, units.order(d, 0)) for d in named}
+        named = heapq.nsmallest(at_most.domains, named, key=key.__getitem__)
+        chosen = list(spread(domain, wanted, among(units, named, wanted)))
+    return iter(chosen)
+
+
+def balanced(units: Rooms, named: Sequence[int], wanted: int) -> Iterator[Given]:
+    """Those of *named* that have equal parts of *wanted* units, and these.
+
+    They are as few as possible, and of those that have the room the first in order.
+    """
+    named = sorted(named, key=lambda d: units.order(d, 0))
+    rooms = sorted(units(d).number for d in named)
+    for number in range(1, len(named) + 1):
+        least, larger = divmod(wanted, number)
+        with_more = len(rooms) - bisect_right(rooms, least)
+        if with_more >= larger and len(rooms) - bisect_left(rooms, least) >= number:
+            break
+    first = dict.fromkeys(islice((d for d in named if units(d).number > least), larger))
+    others = (d for d in named if units(d).number >= least and d not in first)
+    yield from ((d, least + 1) for d in first)
+    yield from ((d, least) for d in islice(others, number - larger))
 
 
 class Spread:
-    """Where the nodes of a request may be, as the rooms for it are now.
+    """Where the nodes of a request may be, as the *rooms* for it are now.
 
-    *levels* are the localities that the request names. Each innermost domain gives at least *each*
-    units; a whole domain gives all. If domains may give more, *extent* returns how much a domain
-    can give, or None for nothing.
+    Each innermost domain gives at least ``rooms.each`` units; a whole domain gives all. If domains
+    may give more, *extent* returns how much a domain can give, or None for nothing.
     """
 
     def __init__(
         self,
         rooms: RequestRooms,
-        levels: Sequence[Level] = (),
-        each: int = 1,
         extent: Optional[Callable[[int], Optional[tuple[Any, ...]]]] = None,
     ) -> None:
         self.rooms = rooms
         self.fabric: Fabric = rooms.units.fabric
-        self.levels = levels
-        self.each = each
+        self.levels = rooms.levels
         self.extent = extent
         self._values: dict[tuple[int, int], Optional[tuple[Any, ...]]] = {}
 
     def settled(self, levels: Sequence[Level], each: int) -> Spread:
         """This spread with other *levels*, and *each* units of each innermost domain."""
-        rooms = RequestRooms.of(self.rooms.units, levels, each, self.rooms.at_most)
-        return Spread(rooms, levels, each, self.extent)
+        rooms = RequestRooms(self.rooms.units, levels, each, self.rooms.at_most)
+        return Spread(rooms, self.extent)
 
     # -- how much
 
     def copies(self, domain: int, depth: int = 0) -> int:
         """How often *domain* can host the levels from *depth* on, at their smallest counts."""
-        return self.rooms.levels[depth](domain).number
+        return self.rooms.inside[depth](domain).number
 
     def inside(self, domain: int, name: str) -> bool:
         """Whether *domain* is a domain of locality *name* or in one."""
@@ -140,85 +149,58 @@ class Spread:
 
     # -- where
 
-    def above(self, domain: int, depth: int = 0) -> Iterator[tuple[int, int]]:
-        """The domains that the levels above the slots choose in *domain*, each with the depth at
-        which something else stands. There is a value for *domain*."""
-        if depth == len(self.levels) or self.levels[depth].groups:
-            yield domain, depth
-            return
-        level, rooms = self.levels[depth], self.rooms.levels[depth]
-        wanted = self.value(domain, depth)
-        assert wanted is not None
-        if self.fixed(depth):
-            domain = rooms.smallest(1, domain)
-        else:
-            alike = [d for d in self.fabric.inside(domain) if self.value(d, depth) == wanted]
-            height = min(self.fabric.height[d] for d in alike)
-            lowest = (d for d in alike if self.fabric.height[d] == height)
-            domain = min(rooms.order(d, 1) for d in lowest).domain
-        if self.inside(domain, level.name):
-            yield from self.above(domain, depth + 1)
-            return
-        named, inside = self.fabric.named_in(domain, level.name), self.rooms.levels[depth + 1]
-        values = {d: self.value(d, depth + 1) for d in named if inside(d).number}
-        chosen: Iterable[int]
-        if len(set(values.values())) == 1:
-            number = level.count.minimum if self.fixed(depth) else wanted[0]
-            chosen = (d for d, _ in self.shared(domain, depth, number, 1))
-        else:  # those that can give more come first; None only if a search gave up
-            able = {d: value for d, value in values.items() if value is not None}
-            by_fit = sorted(able, key=lambda d: inside.order(d, 1))
-            chosen = sorted(by_fit, key=able.__getitem__, reverse=True)[: wanted[0]]
-        for inner in chosen:
-            yield from self.above(inner, depth + 1)
+    def place(self, domain: int, depth: int = 0, number: int = 1) -> Iterator[Given]:
+        """The innermost domains of *number* copies of the levels from *depth* on in *domain*, and
+        the copies in each.
 
-    def shared(self, domain: int, depth: int, number: int, most: int) -> Iterator[Given]:
-        """*number* copies of what is inside the level at *depth*: domains of the level in *domain*,
-        each with up to *most*."""
-        name = self.levels[depth].name
-        named = self.fabric.named(name)
-        rooms = shares(self.rooms.levels[depth + 1], name, most)
-        return spread(domain, number, rooms, lambda d: bool(named[d]))
-
-    def place(self, domain: int, depth: int, number: int) -> Iterator[Given]:
-        """The innermost domains of *number* copies of the levels from *depth* on in *domain*.
-
-        There is room for them, and all counts are fixed.
+        There is room for them. Counts that are not fixed are as large as ``value`` says: there,
+        *number* is one.
         """
         if depth == len(self.levels):
             yield domain, number
             return
-        level = self.levels[depth]
+        level, inner = self.levels[depth], self.rooms.inside[depth + 1]
         if level.groups:
-            yield from self.place(domain, depth + 1, number * level.count.minimum)
+            count = level.count.largest(inner(domain).number // number)
+            assert count is not None
+            yield from self.place(domain, depth + 1, number * count)
             return
-        domain = self.rooms.levels[depth].smallest(number, domain)
+        domain, count = self.smallest(domain, depth, number)
         if self.inside(domain, level.name):
             yield from self.place(domain, depth + 1, number)
             return
-        for inner, share in self.shared(domain, depth, number * level.count.minimum, number):
-            yield from self.place(inner, depth + 1, share)
+        named = [d for d in self.fabric.named_in(domain, level.name) if inner(d).number]
+        values = {d: self.value(d, depth + 1) for d in named}
+        if len(set(values.values())) == 1:
+            chosen = spread(domain, number * count, among(inner, named, number))
+        else:  # those that can give more come first; None only if a search gave up
+            able = {d: value for d, value in values.items() if value is not None}
+            by_fit = sorted(able, key=lambda d: inner.order(d, 1))
+            best = sorted(by_fit, key=able.__getitem__, reverse=True)
+            chosen = ((d, 1) for d in best[:count])
+        for one, share in chosen:
+            yield from self.place(one, depth + 1, share)
+
+    def smallest(self, domain: int, depth: int, number: int) -> tuple[int, int]:
+        """The smallest domain in *domain* that gives as much of the levels from *depth* on, and the
+        count of the first of them."""
+        rooms, count = self.rooms.inside[depth], self.levels[depth].count
+        if self.fixed(depth):
+            return rooms.smallest(number, domain), count.minimum
+        wanted = self.value(domain, depth)
+        assert wanted is not None
+        alike = (d for d in self.fabric.inside(domain) if self.value(d, depth) == wanted)
+        place = min((self.fabric.height[d], rooms.order(d, 1)) for d in alike)
+        return place[1].domain, wanted[0]
 
     def nodes(self, domain: int, units: int) -> Iterator[Given]:
         """The leaves of *units* units in *domain*, which has room for them."""
         all_, at_most = self.rooms.units, self.rooms.at_most
-        height = self.fabric.height
-        if at_most is None:
-            yield from spread(domain, units, all_, lambda d: not height[d])
-            return
-        domain = self.rooms.few.smallest(units, domain)
-        chosen = [(domain, units)]
-        if not self.inside(domain, at_most.locality):
-            named = self.fabric.named(at_most.locality)
-
-            def among(rooms: Rooms) -> list[Given]:
-                return list(spread(domain, units, rooms, lambda d: bool(named[d])))
-
-            if at_most.balanced:
-                chosen = balanced(all_, at_most, domain, units)
-            else:
-                chosen = among(shares(all_, at_most.locality, units))
-                if len(chosen) > at_most.domains:
-                    chosen = among(roomiest(all_, at_most, domain))
+        chosen = iter([(domain, units)])
+        if at_most is not None:
+            domain = self.rooms.few.smallest(units, domain)
+            chosen = iter([(domain, units)])
+            if not self.inside(domain, at_most.locality):
+                chosen = in_few(all_, at_most, domain, units)
         for inner, share in chosen:
-            yield from spread(inner, share, all_, lambda d: not height[d])
+            yield from spread(inner, share, all_)

@@ -87,7 +87,7 @@ class _Why:
 
     def needed(self) -> str:
         """How many domains of the limited locality the request needs, if there are so many."""
-        units, at_most, left = self.spread.rooms.units, self.request.at_most, self.spread.each
+        units, at_most, left = self.spread.rooms.units, self.request.at_most, self.spread.rooms.each
         assert at_most is not None
         if at_most.balanced:
             return ""
@@ -124,7 +124,7 @@ class _Why:
         spread = self.spread
         rooms = [spread.rooms.units(domain).number for domain in domains]
         if self.request.nodes is None:
-            return spread.each, plural(spread.each, self.request.ask.group.name), rooms
+            return spread.rooms.each, plural(spread.rooms.each, self.request.ask.group.name), rooms
         sizes = [sum(1 for _ in spread.fabric.ranks_in(domain)) for domain in domains]
         suited = " that can serve it" if max(sizes) > max(rooms) else ""
-        return spread.each, f"{plural(spread.each, 'node')}{suited}", rooms
+        return spread.rooms.each, f"{plural(spread.rooms.each, 'node')}{suited}", rooms
