@@ -225,12 +225,12 @@ class Domains:
             if count is None or count.fixed or (i == len(levels) and levels[-1].whole):
                 continue
 
-            def trial(value: int, spread: Spread = spread, i: int = i) -> Spread:
-                levels, each = list(spread.levels), spread.rooms.each
+            def trial(value: int, rooms: RequestRooms = spread.rooms, i: int = i) -> Spread:
                 if i == len(levels):
-                    return spread.settled(levels, value)
-                levels[i] = attrs.evolve(levels[i], count=Count(value, value))
-                return spread.settled(levels, each)
+                    return Spread(attrs.evolve(rooms, each=value))
+                settled, one = list(rooms.levels), Count(value, value)
+                settled[i] = attrs.evolve(settled[i], count=one)
+                return Spread(attrs.evolve(rooms, levels=settled))
 
             values = list(count.valid(len(self.fabric.homes)))
             first, last = 0, len(values) - 1  # values[last] is known to fit

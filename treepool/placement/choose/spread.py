@@ -19,8 +19,6 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 
 from treepool.placement.choose.rooms import RequestRooms, Rooms, among
 from treepool.placement.nodes.fabric_tree import Fabric
-from treepool.placement.request.job_options import Within
-from treepool.placement.request.need import Level
 
 #: A domain and the number of units it gives.
 Given = tuple[int, int]
@@ -47,8 +45,12 @@ def spread(domain: int, wanted: int, rooms: Rooms) -> Iterator[Given]:
     yield from spread(min(rooms.order(d, wanted) for d in able).domain, wanted, rooms)
 
 
-def in_few(units: Rooms, at_most: Within, domain: int, wanted: int) -> Iterator[Given]:
-    """The domains of a locality in *domain*, as few as *at_most* says, that give *wanted* units."""
+def in_few(rooms: RequestRooms, domain: int, wanted: int) -> Sequence[Given]:
+    """The domains in *domain*, as few as the request may have, that give *wanted* units."""
+    units, at_most = rooms.units, rooms.at_most
+    domain = rooms.few.smallest(wanted, domain)
+    if at_most is None or units.fabric.within(at_most.locality)[domain]:
+        return [(domain, wanted)]
     named = [d for d in units.fabric.named_in(domain, at_most.locality) if units(d).number]
     if at_most.balanced:
         return balanced(units, named, wanted)
@@ -57,10 +59,10 @@ def in_few(units: Rooms, at_most: Within, domain: int, wanted: int) -> Iterator[
         key = {d: (-units(d).number, units.order(d, 0)) for d in named}
         named = heapq.nsmallest(at_most.domains, named, key=key.__getitem__)
         chosen = list(spread(domain, wanted, among(units, named, wanted)))
-    return iter(chosen)
+    return chosen
 
 
-def balanced(units: Rooms, named: Sequence[int], wanted: int) -> Iterator[Given]:
+def balanced(units: Rooms, named: Sequence[int], wanted: int) -> Sequence[Given]:
     """Those of *named* that have equal parts of *wanted* units, and these.
 
     They are as few as possible, and of those that have the room the first in order.
@@ -74,8 +76,8 @@ def balanced(units: Rooms, named: Sequence[int], wanted: int) -> Iterator[Given]
             break
     first = dict.fromkeys(islice((d for d in named if units(d).number > least), larger))
     others = (d for d in named if units(d).number >= least and d not in first)
-    yield from ((d, least + 1) for d in first)
-    yield from ((d, least) for d in islice(others, number - larger))
+    given = [(d, least + 1) for d in first]
+    return given + [(d, least) for d in islice(others, number - larger)]
 
 
 class Spread:
@@ -96,20 +98,11 @@ class Spread:
         self.extent = extent
         self._values: dict[tuple[int, int], Optional[tuple[Any, ...]]] = {}
 
-    def settled(self, levels: Sequence[Level], each: int) -> Spread:
-        """This spread with other *levels*, and *each* units of each innermost domain."""
-        rooms = RequestRooms(self.rooms.units, levels, each, self.rooms.at_most)
-        return Spread(rooms, self.extent)
-
     # -- how much
 
     def copies(self, domain: int, depth: int = 0) -> int:
         """How often *domain* can host the levels from *depth* on, at their smallest counts."""
         return self.rooms.inside[depth](domain).number
-
-    def inside(self, domain: int, name: str) -> bool:
-        """Whether *domain* is a domain of locality *name* or in one."""
-        return bool(self.fabric.within(name)[domain])
 
     def fixed(self, depth: int) -> bool:
         """Whether all counts from *depth* down to the slots are fixed."""
@@ -139,7 +132,7 @@ class Spread:
         if level.groups:
             number = level.count.largest(self.copies(domain, depth + 1))
             return None if number is None else (number,)
-        if self.inside(domain, level.name):
+        if self.fabric.within(level.name)[domain]:
             inner = self.value(domain, depth + 1)
             return None if inner is None or 1 not in level.count else (1, (inner,))
         values = [self.value(d, depth + 1) for d in self.fabric.named_in(domain, level.name)]
@@ -166,7 +159,7 @@ class Spread:
             yield from self.place(domain, depth + 1, number * count)
             return
         domain, count = self.smallest(domain, depth, number)
-        if self.inside(domain, level.name):
+        if self.fabric.within(level.name)[domain]:
             yield from self.place(domain, depth + 1, number)
             return
         named = [d for d in self.fabric.named_in(domain, level.name) if inner(d).number]
@@ -195,12 +188,5 @@ class Spread:
 
     def nodes(self, domain: int, units: int) -> Iterator[Given]:
         """The leaves of *units* units in *domain*, which has room for them."""
-        all_, at_most = self.rooms.units, self.rooms.at_most
-        chosen = iter([(domain, units)])
-        if at_most is not None:
-            domain = self.rooms.few.smallest(units, domain)
-            chosen = iter([(domain, units)])
-            if not self.inside(domain, at_most.locality):
-                chosen = in_few(all_, at_most, domain, units)
-        for inner, share in chosen:
-            yield from spread(inner, share, all_)
+        for inner, share in in_few(self.rooms, domain, units):
+            yield from spread(inner, share, self.rooms.units)
