@@ -120,9 +120,8 @@ class Candidates:
         rank, live = idset.lowest(ranks), self._live.get(state)
         if live is not None and live.rank <= rank:
             return
-        if gives is None:  # it counts as local: the entry is corrected before it is used
-            shortfall = self.ask.least_shortfall(state.ncores)
-            self._push(state, rank, self._placed(state, None, shortfall, False), False)
+        if gives is None:  # it counts as the best: the entry is corrected before it is used
+            self._push(state, rank, self._placed(state, None, 0, False), False)
         else:
             self._push(state, rank, self._order_of(state, gives), True)
 

@@ -193,19 +193,6 @@ class Ask:
             return 0
         return MANY - nslots if self.fill else (MANY - units) * MANY + MANY - nslots
 
-    def least_shortfall(self, ncores: int) -> int:
-        """A lower bound of the shortfall of a node with *ncores* free cores."""
-        if not self.counted:
-            return 0
-        slot = slot_of(self.group)
-        nslots = ncores // max(1, least(slot.need)[0])
-        units = ncores // max(1, self.min_cores // (1 if self.fill else self.group.count.minimum))
-        if self.group.count.maximum is not None:
-            units = min(units, self.group.count.maximum)
-            if self.group is slot:
-                nslots = min(nslots, units)
-        return self.shortfall(units, nslots)
-
     def but(self, **changes: Any) -> Ask:
         """The one Ask with other values."""
         names = ("group", "fill", "whole", "locality", "spare")
