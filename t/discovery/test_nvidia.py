@@ -6,17 +6,15 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from depth import examples
 from discovery.nodes import real
 from treepool.discovery.linking import PCIE_GBPS
 from treepool.discovery.reports.nvidia import MAX_TEXT, read_topo
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset
-from treepool.rfc.links import PATHS, Link, Links, Nic, Wire, read_links
-from work import Lines
+from treepool.rfc.links import PATHS, Link, Links, Nic, Wire
 
 DATA = Path(__file__).parent / "data"
 PAIRS = (DATA / "topo-nvlink-pairs.txt").read_text()
@@ -260,27 +258,6 @@ def test_malformed_text_is_an_error_with_its_line_and_column(text, message):
     assert str(raised.value) == f"nvidia-smi: {message}"
 
 
-WORDS = st.sampled_from(
-    ["GPU0", "GPU1", "GPU2", "NIC0", "mlx5_0", "X", "NV1", "NV12", "PIX", "SYS", "N/A", "CPU",
-     "Affinity", "NUMA", "ID", "GPU", "0-3", "0", "1-", "Legend:", "NIC0:", "No", "devices",
-     "\x1b[4m", "\x1b", "\r", "\x00", "\u2028", "\x0c", "\u0663", "GPU\u0663"]
-)  # fmt: skip
-LINES = st.lists(st.lists(WORDS, max_size=8).map(" ".join), max_size=8).map("\n".join)
-
-
-@given(st.text() | LINES | st.binary())
-@settings(max_examples=examples(400), deadline=None)
-@example("GPU0\x0bGPU1\nGPU0 X PIX")
-@example("GPU\u0663 X\n")
-def test_any_text_is_read_or_is_an_error_of_one_line(text):
-    try:
-        node = read_topo(text)
-    except InvalidHardware as e:
-        assert str(e).isprintable()
-    else:
-        assert read_links(node.links.to_dict()) == node.links
-
-
 @st.composite
 def nodes(draw):
     """Words for the pairs of some GPUs and for NICs, and the text that has them."""
@@ -312,23 +289,6 @@ def test_each_word_of_a_table_becomes_a_link_or_a_nic(node):
         mine = [(nic.name, nic.path) for nic in read.nics if nic.gpus >> gpu & 1]
         least = min(row, key=PATHS.index, default="")
         assert mine == [(f"NIC{i}", path) for i, path in enumerate(row) if path == least]
-
-
-@pytest.mark.depth
-@pytest.mark.parametrize(
-    ("lines", "times"),
-    [
-        ("\n", MAX_TEXT),
-        ("GPU0 X\n", 149_000),
-        ("\x1b[", MAX_TEXT // 2),
-        ("NIC0: a\n", 131_000),
-        ("NIC0 GPU0\nNIC0 X PIX\n", 47_000),
-    ],
-)
-def test_the_largest_text_is_refused_fast(lines, times):
-    with Lines() as work, pytest.raises(InvalidHardware):
-        read_topo(lines * times)
-    assert work.count < 10 * MAX_TEXT
 
 
 LEGEND = (

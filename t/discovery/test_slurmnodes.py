@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from depth import examples
 from treepool.discovery import slurmhosts, slurmnodes
 from treepool.discovery.key import Nodes, encode_into, encode_new
 from treepool.discovery.levels import topo_of
@@ -351,23 +348,6 @@ def test_the_rate_of_a_model_that_nobody_knows_is_marked_as_assumed():
     for kind, assumed in (("a100", False), ("gb200", False), ("r200", True)):
         nodes, _ = described("NodeName=n CPUs=2 Gres=gpu:2", gres.replace("{}", kind))
         assert ("the GB/s of nvlink are assumed" in " ".join(nodes["n"].notes)) is assumed
-
-
-WORDS = st.sampled_from(
-    ["NodeName=n0", "Name=gpu", "CoresPerSocket=2", "Sockets=2", "File=/dev/nvidia[0-1]",
-     "NodeName=DEFAULT", "CPUSpecList=0", "CPUTot=4", "Type=1g.5gb", "Include x", '"', " = ",
-     "Links=1,2", "Cores=0-1", "Gres=gpu:2", "Count=3", "RealMemory=9", "\n", "#", "\\", "x"]
-)  # fmt: skip
-
-
-@given(st.text() | st.lists(WORDS, max_size=20).map(" ".join))
-@settings(max_examples=examples(300), deadline=None)
-def test_any_text_is_read_or_refused(text):
-    try:
-        for _, machine in read(text).machines:
-            topo_of(machine)
-    except InvalidHardware as e:
-        assert "\n" not in str(e)
 
 
 @pytest.mark.parametrize(

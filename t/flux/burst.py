@@ -75,7 +75,7 @@ class Asking(threading.Thread):
             began, work = time.time(), worked(self.pid)
             took = answer(handle, self.module)
             self.answers.append((began, took, worked(self.pid) - work))
-            time.sleep(0.01)
+            time.sleep(0.05)
 
 
 def watch(journal, jobs):

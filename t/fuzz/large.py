@@ -551,6 +551,14 @@ AMD_TABLES = {
     ),
 }
 
+INTEL_TABLES = {
+    "a wide header": lambda: _filled("", lambda i: f"GPU {i}|", "CPU Affinity\n"),
+    "a row for everything": lambda: _filled("GPU 0|GPU 1|CPU Affinity\n", "GPU 0|S|MDF|0-3\n"),
+    "headers": lambda: _filled("", "GPU 0|GPU 1|CPU Affinity\n"),
+    "bars": lambda: "|" * MIB,
+    "CPUs": lambda: _filled("GPU 0|CPU Affinity\nGPU 0|S|", lambda i: str(2 * i), "", ","),
+}
+
 LISTS = {
     "GPUs": lambda: _filled("", lambda i: f"GPU {i}: x\n"),
     "instances": lambda: _filled("GPU 0: x\n", "  MIG 1g.10gb     Device  0: (UUID: MIG-c6d)\n"),
@@ -903,6 +911,7 @@ LARGE = {
     "hwloc": TEXTS,
     "nvidia_topo": TABLES,
     "amd_topo": AMD_TABLES,
+    "intel_topo": INTEL_TABLES,
     "nvidia_list": LISTS,
     "site_file": SITES,
     "slurm_nodes": SLURM_NODES,

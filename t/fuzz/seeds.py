@@ -226,6 +226,13 @@ AMD_JSON = (
     '"link_type": "XGMI", "num_hops": 1, "bandwidth": "50000-200000"}]}]'
 )
 
+INTEL_TEXT = (
+    "         GPU 0/0|GPU 0/1|GPU 1/0|CPU Affinity\n"
+    "GPU 0/0 |S      |MDF    |XL16   |0-3\n"
+    "GPU 0/1 |MDF    |S      |XL*    |0-3\n"
+    "GPU 1/0 |XL16   |XL*    |S      |4-7\n"
+)
+
 LIST_TEXT = (
     "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5a3)\n"
     "  MIG 1g.10gb     Device  0: (UUID: MIG-c6d)\n  MIG 2g.20gb     Device  1: (UUID: MIG-0)\n"

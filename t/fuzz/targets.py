@@ -22,6 +22,7 @@ from fuzz.seeds import (
     CONFIGURATIONS,
     CONSTRAINTS,
     GRAPHS,
+    INTEL_TEXT,
     JOBSPECS,
     KEYS,
     LIST_TEXT,
@@ -45,7 +46,7 @@ from treepool.cli import vectors
 from treepool.cli.main import main
 from treepool.discovery import fluxion, hwloc, slurmnodes, visible
 from treepool.discovery.levels import topo_of
-from treepool.discovery.reports import amd, mig, nvidia
+from treepool.discovery.reports import amd, intel, mig, nvidia
 from treepool.discovery.sites import read as sites
 from treepool.discovery.slurmlines import File
 from treepool.errors import (
@@ -203,7 +204,12 @@ def _use(found):
 
 @target(InvalidShape, seeds=SHAPES)
 def _shape(data):
-    resources = parse_shape(_text(data))
+    text = _text(data)
+    try:
+        resources = parse_shape(text)
+    except InvalidShape as e:
+        assert 0 <= e.column <= len(text), e.column
+        raise
     try:
         written = format_shape(resources)
     except InvalidJobspec as e:
@@ -519,6 +525,12 @@ def _nvidia_topo(data):
 @target(InvalidHardware, seeds=[AMD_TEXT, AMD_JSON])
 def _amd_topo(data):
     told = amd.read_topo(_text(data))
+    assert read_links(told.links.to_dict()) == told.links
+
+
+@target(InvalidHardware, seeds=[INTEL_TEXT])
+def _intel_topo(data):
+    told = intel.read_topo(_text(data))
     assert read_links(told.links.to_dict()) == told.links
 
 

@@ -1,6 +1,7 @@
 """Every parser under hypothesis: random bytes, mutated good documents, values of wrong types."""
 
 import json
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -43,11 +44,20 @@ VALUES = st.one_of(
 )
 
 
+def words_of(name):
+    """The words, signs and blanks of a target's good documents."""
+    found = re.findall(rb"\w+|\W", b"\n".join(TARGETS[name].seeds), re.ASCII)
+    return st.sampled_from(sorted(set(found))) if found else WORDS
+
+
 @pytest.mark.parametrize("name", TARGETS)
-@given(st.lists(WORDS | st.binary(max_size=4), max_size=24).map(b"".join))
+@given(st.data())
 @tries
 def test_words_in_any_order(name, data):
-    attempt(name, data)
+    words = WORDS | words_of(name) | st.binary(max_size=4)
+    one_line = st.lists(words, max_size=24).map(b"".join)
+    table = st.lists(st.lists(words, max_size=8).map(b" ".join), max_size=8).map(b"\n".join)
+    attempt(name, data.draw(one_line | table))
 
 
 @pytest.mark.parametrize("name", TARGETS)

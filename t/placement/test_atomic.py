@@ -14,7 +14,6 @@ import pytest
 from depth import deep
 from made import asked
 from treepool.errors import InfeasibleRequest, InsufficientResources, TreepoolError
-from treepool.placement.choose import policy
 from treepool.placement.pool import Pool
 
 _PLACEMENT = os.sep + os.path.join("treepool", "placement") + os.sep
@@ -267,29 +266,3 @@ def test_a_call_that_fails_while_nothing_is_remembered_changes_nothing(name):
         assert seen(pool) == before, f"line {stop}"
         assert answers(pool) == expected(), f"line {stop}"
     assert stop > 1
-
-
-@pytest.mark.parametrize("error", [MemoryError, RuntimeError, KeyboardInterrupt])
-def test_a_policy_that_fails_changes_nothing(monkeypatch, error):
-    key = policy.BestFit.key
-    for calls in range(1, 40):
-        left = [calls]
-
-        def failing(self, *args, left=left):
-            left[0] -= 1
-            if left[0] == 0:
-                raise error
-            return key(self, *args)
-
-        pool = busy()
-        before = seen(pool)
-        with monkeypatch.context() as patch:
-            patch.setattr(policy.BestFit, "key", failing)
-            try:
-                pool.alloc(9, asked(pool, "slot=5/core=2"))
-            except error:
-                assert seen(pool) == before
-                assert answers(pool) == expected()
-            else:
-                return
-    pytest.fail("the policy is asked more often than expected")

@@ -10,7 +10,6 @@ import pytest
 from made import alloc, nodes
 from treepool.errors import InfeasibleRequest, InsufficientResources, TooComplex
 from treepool.placement import effort
-from treepool.placement.gpus.graph import graph_of, has_clique, largest_clique
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.link_table import compile_links
 from treepool.placement.nodes.state import NodeState
@@ -191,18 +190,6 @@ def test_whole_domains_of_a_slot_are_joined_across(seed):
         ]
         assert (found is not None) == bool(good), (wires, free, number)
         assert found is None or set(idset.iterate(found.ids(0)[1])) in good
-
-
-def test_questions_about_joined_sets():
-    node_type = compile_topo(
-        TOPO, (1 << 12) - 1, 63, links=compile_links(Links.from_matrix(RING), 63)
-    )
-    graph = graph_of(node_type.links, Demand(50))
-    assert graph is not None
-    assert has_clique(graph, 0b000011, 2)
-    assert not has_clique(graph, 0b010101, 2)
-    assert largest_clique(graph, 0b111111) == 2
-    assert largest_clique(graph, 0b000100) == 1
 
 
 def test_links_in_no_order_between_128_gpus_take_bounded_work():

@@ -7,10 +7,7 @@ import re
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from depth import examples
 from made import nodes
 from treepool import parse_shape
 from treepool.cli.files import data_folder
@@ -487,36 +484,3 @@ def test_unified_memory_is_a_property_beside_the_jobs_own_constraint():
     assert request("slot/core", unified_memory=True).constraint == unified
     assert request("slot/core", {"ranks": ["0"]}, unified_memory=True).constraint == both
     assert request("slot/core", {"ranks": ["0"]}, unified_memory=False).constraint == mine
-
-
-# -- anything at all
-
-WORDS = [
-    *("none", "preferred", "required", "best-effort", "restricted", "single-numa-node", "slot"),
-    *("node", "prefer", "require", "nvlink", "driver", "driver:preferred", "numa", "socket"),
-]
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text()
-    | st.sampled_from(WORDS)
-    | st.sampled_from([1, 300, 2.5]),
-    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(), below, max_size=3),
-    max_leaves=6,
-)
-OPTIONS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=8), VALUES, max_size=4)
-SHAPES = ["slot/core", "slot=2/[core=2;gpu]", "node/slot=2/core", "slot/numa/core", "slot/node{x}"]
-
-
-@settings(max_examples=examples(300), deadline=None)
-@given(OPTIONS, st.sets(st.sampled_from(["numa", "socket", "l3"])), st.sampled_from(SHAPES))
-def test_whatever_the_options_are_they_are_read_or_refused_in_one_line(options, localities, shape):
-    for ask in (lambda: read(sorted(localities), **options), lambda: request(shape, **options)):
-        try:
-            ask()
-        except InvalidJobspec as e:
-            assert str(e).startswith("/")
-            assert str(e).isprintable()
-            assert len(str(e)) < 500

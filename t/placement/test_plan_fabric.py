@@ -37,14 +37,6 @@ def test_a_job_in_two_switches_at_most_waits_for_two_though_three_have_nodes_eno
     assert run.placed[3] == [1, 2, 3, 4, 5]
 
 
-def test_a_job_that_may_span_switches_starts_at_once():
-    run = Run("easy")
-    run.runs(1, [0], NOW + 100)
-    run.runs(2, [5], NOW + 50)
-    run.waits(3, "node=4/slot/core=4")
-    assert run.placed == {3: [1, 2, 3, 4]}
-
-
 def test_jobs_pass_if_they_leave_the_switch_of_the_reservation_in_time():
     run = Run("easy")
     run.runs(1, [0], NOW + 100)

@@ -193,7 +193,6 @@ def test_a_pool_whose_last_node_is_removed_serves_nothing():
         ("rack/slot/core", "/0", "rack", "unknown"),
         ("slot/l3{x}", "/0/with/0", "l3", "unknown"),
         ("slot/memory=4", "/0", "slot", "neither cores nor GPUs"),
-        ("slot/memory=4", "/0", "slot", "neither cores nor GPUs"),
         ("slot/numa{-x}/memory=4", "/0/with/0", "numa", "nothing is asked for"),
         ("slot/node{-x}/memory=4", "/0/with/0", "node", "nothing is asked for"),
         ("slot/[core;memory=4{unit:Gb}]", "/0/with/1", "memory", "unknown unit 'Gb'.*GiB"),

@@ -147,7 +147,7 @@ def test_a_slot_range_up_to_a_million_is_bounded_by_what_nodes_have():
 )
 def test_a_jobspec_made_to_be_hard_is_answered_within_the_budget(shape):
     pool = Pool(cluster(16))
-    with pytest.raises(InfeasibleRequest):
+    with Lines(most=200_000), pytest.raises(InfeasibleRequest):
         pool.alloc(1, request(pool, shape))
 
 

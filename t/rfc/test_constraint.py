@@ -7,9 +7,10 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from depth import examples
 from treepool.errors import InvalidJobspec
 from treepool.rfc import constraint, hostlist, idset
 from treepool.rfc.hostindex import HostIndex
@@ -87,51 +88,14 @@ def test_the_examples_of_rfc_31(text: str, ranks: set[int]) -> None:
 @pytest.mark.parametrize(
     ("value", "ranks"),
     [
-        ({"properties": ["ssd", "huge"]}, {1}),
-        ({"properties": ["ssd", "^huge"]}, {0}),
-        ({"properties": ["ssd", "^ssd"]}, set()),
-        ({"properties": ["+batch"]}, {2}),
-        ({"properties": ["absent"]}, set()),
-        ({"properties": ["^absent"]}, EVERY),
-        ({"properties": ["host0"]}, set()),
-        ({"properties": []}, EVERY),
-    ],
-)
-def test_properties_must_all_hold(value: object, ranks: set[int]) -> None:
-    assert CLUSTER.matching(value) == ranks
-
-
-@pytest.mark.parametrize(
-    ("value", "ranks"),
-    [
         ({"hostlist": ["host0", "host[2,4]"]}, {0, 2, 4}),
-        ({"hostlist": ["host0,host0,host[0-1]"]}, {0, 1}),
-        ({"hostlist": ["elsewhere[0-9]", "host5"]}, {5}),
         ({"hostlist": []}, set()),
-        ({"hostlist": [""]}, set()),
         ({"ranks": ["0,2", "1"]}, {0, 1, 2}),
-        ({"ranks": ["[4-9]"]}, {4, 5}),
         ({"ranks": []}, set()),
-        ({"ranks": [""]}, set()),
     ],
 )
 def test_hosts_and_ranks_are_unions_within_the_instance(value: object, ranks: set[int]) -> None:
     assert CLUSTER.matching(value) == ranks
-
-
-def test_a_host_with_several_ranks_matches_with_all_of_them() -> None:
-    two_per_host = Cluster(["a", "a", "b", "b"], {})
-    assert two_per_host.matching({"hostlist": ["a"]}) == {0, 1}
-
-
-def test_not_of_several_values_negates_their_conjunction() -> None:
-    both = [{"properties": ["ssd"]}, {"properties": ["huge"]}]
-    assert CLUSTER.matching({"not": both}) == EVERY - {1}
-
-
-def test_several_operators_in_one_object_must_all_hold() -> None:
-    assert CLUSTER.matching({"properties": ["ssd"], "ranks": ["1-3"]}) == {1}
-    assert CLUSTER.matching({"not": [{"properties": ["ssd"], "ranks": ["1-3"]}]}) == EVERY - {1}
 
 
 @pytest.mark.parametrize(
@@ -302,6 +266,7 @@ CLUSTERS = st.integers(0, 8).flatmap(
 )
 
 
+@settings(max_examples=examples(400))
 @given(CLUSTERS, CONSTRAINTS)
 def test_a_mask_has_exactly_the_ranks_that_match_one_by_one(cluster: Cluster, value: Any) -> None:
     expected = {rank for rank in range(len(cluster.hosts)) if cluster.matches(rank, value)}

@@ -58,9 +58,6 @@ def test_the_examples_of_rfc_14_and_25_are_valid(name):
         ("/version", DELETED, "key 'version' is missing"),
         ("/version", "1", "/version: must be an integer, not '1'"),
         ("/version", 0, "/version: must be at least 1 and at most 2147483647, not 0"),
-        ("/resources", [], "/resources: must not be empty"),
-        ("/resources", {}, "/resources: must be an array, not an object"),
-        ("/resources/0/label", DELETED, "/resources/0: key 'label' is missing"),
         ("/tasks", DELETED, "key 'tasks' is missing"),
         ("/tasks", [], "/tasks: must not be empty"),
         ("/tasks", {}, "/tasks: must be an array, not an object"),
@@ -124,11 +121,6 @@ def test_the_examples_of_rfc_14_and_25_are_valid(name):
         ("/attributes/site", {}, "/attributes/site: unknown key; known are system, user"),
         ("/attributes/user", 1, "/attributes/user: must be an object, not 1"),
         ("/attributes/system", [], "/attributes/system: must be an object, not an array"),
-        (
-            "/attributes/system/duration",
-            "1h",
-            "/attributes/system/duration: must be a number, not '1h'",
-        ),
         ("/attributes/system/cwd", 1, "/attributes/system/cwd: must be a string, not 1"),
         ("/attributes/system/queue", 1, "/attributes/system/queue: must be a string, not 1"),
         (
@@ -140,11 +132,6 @@ def test_the_examples_of_rfc_14_and_25_are_valid(name):
             "/attributes/system/dependencies",
             [{"scheme": "afterok"}],
             "/attributes/system/dependencies/0: key 'value' is missing",
-        ),
-        (
-            "/attributes/system/constraints",
-            ["gpu"],
-            "/attributes/system/constraints: must be an object, not an array",
         ),
         (
             "/attributes/system/job",
@@ -221,11 +208,6 @@ def test_problems_that_only_the_reader_finds_are_reported():
     wrong = {"constraints": {"gpu": []}, "duration": 1}
     (line,) = problems(changed(GOOD, "/attributes/system", wrong))
     assert line.startswith("/attributes/system/constraints")
-
-
-@pytest.mark.parametrize("value", [None, 3, "x", [], {}, {"tasks": [[], {}]}, {"resources": 1}])
-def test_other_values_are_not_jobspecs(value):
-    assert problems(value)
 
 
 def test_a_jobspec_without_tasks_is_a_problem_but_is_read():
@@ -307,18 +289,15 @@ TWO_NODES = changed(
 )  # of two slots each
 
 
-@pytest.mark.parametrize(("document", "least"), [(V1, 1), (TWO_NODES, 2)])
-def test_in_version_1_each_node_needs_a_task(document, least):
+@pytest.mark.parametrize(
+    ("document", "least", "said"), [(V1, 1, "1"), (TWO_NODES, 2, "2, a task on each node")]
+)
+def test_in_version_1_each_node_needs_a_task(document, least, said):
     at = "/tasks/0/count"
     assert problems(changed(document, at, {"total": least})) == []
     (line,) = problems(changed(document, at, {"total": least - 1}))
-    assert line.startswith(f"/tasks/0/count/total: must be at least {least}")
+    assert line == f"/tasks/0/count/total: must be at least {said}, not {least - 1}"
     assert problems({**changed(TWO_NODES, at, {"total": 1}), "version": 999}) == []
-
-
-def test_a_job_of_fewer_tasks_than_nodes_is_told_of_the_nodes():
-    (line,) = problems(changed(TWO_NODES, "/tasks/0/count", {"total": 1}))
-    assert line == "/tasks/0/count/total: must be at least 2, a task on each node, not 1"
 
 
 @pytest.mark.parametrize(("document", "most"), [(V1, 2), (TWO_NODES, 4)])

@@ -267,13 +267,6 @@ def test_every_problem_of_the_tables_is_reported():
     ]
 
 
-def test_the_pointer_into_a_table_is_exact():
-    name = digest(TOPO)
-    key = {"writer": "TreePool", "links": {name: link(gbps=-1)}}
-    (problem,) = SchedulingKey.problems(key)
-    assert problem.pointer == f"/links/{name}/links/0/gbps"
-
-
 # -- in a key
 
 

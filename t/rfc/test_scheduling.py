@@ -71,11 +71,6 @@ def test_unknown_keys_of_a_key_are_kept():
     assert read.trim(1).renumber().to_dict() == key(entry("0"), **other)
 
 
-def test_the_topo_is_carried_unchanged():
-    read = SchedulingKey.read(A)
-    assert read.trim(0b1010).renumber().to_dict()["children"][0]["topo"] == A["children"][0]["topo"]
-
-
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
@@ -428,14 +423,6 @@ def test_children_and_fabric_must_each_be_about_ranks_of_R(ranks, above, allocat
 
 
 @given(keys(), st.integers(0, 300))
-def test_as_many_other_ranks_are_mapped_by_sorted_position(some, first):
-    size = idset.size(some.mask)
-    mapped = some.map_to(((1 << size) - 1) << first, allocated=True)
-    before = topos(some)
-    assert topos(mapped) == {first + i: before[r] for i, r in enumerate(sorted(before))}
-
-
-@given(keys(), st.integers(0, 300))
 def test_mapping_to_as_many_ranks_with_gaps_keeps_the_order(some, first):
     ranks = [first + i * i for i in range(idset.size(some.mask))]
     before = topos(some)
@@ -483,13 +470,6 @@ def test_an_R_with_a_start_time_was_allocated():
     R["execution"]["starttime"] = 0
     with pytest.raises(InvalidKey):
         ResourceSet.read(R)
-
-
-def test_any_other_ranks_are_an_error_that_names_both_sets():
-    some = SchedulingKey.read(key(entry("4-6"), entry("9")))
-    with pytest.raises(InvalidKey) as raised:
-        some.map_to(0b111)
-    assert "4-6,9" in str(raised.value) and "0-2 of R_lite" in str(raised.value)
 
 
 def test_a_key_of_great_depth_raises_invalid_key():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treepool.errors import InvalidKey, InvalidR
+from treepool.errors import InvalidR
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet, subinstance
 from treepool.rfc.scheduling import SchedulingKey
@@ -65,14 +65,6 @@ def test_an_r_may_be_a_dict_or_json_text():
     assert subinstance(json.dumps(allocated())) == subinstance(allocated())
 
 
-def test_an_inventory_has_no_slots():
-    assert "nslots" not in subinstance(allocated())["execution"]
-
-
-def test_properties_about_the_enclosing_instance_are_dropped():
-    assert list(subinstance(allocated())["execution"]["properties"]) == ["big"]
-
-
 def test_a_key_without_entries_for_flat_nodes_stays_so():
     assert subinstance(allocated(key(("6", TOPO))))["scheduling"] == key(("2", TOPO))
 
@@ -82,11 +74,6 @@ def test_a_key_with_the_ranks_of_an_outer_instance_is_mapped_by_position():
     assert subinstance(allocated(outer))["scheduling"] == key(
         ("0", {"cores": "0-7"}), ("1-2", TOPO)
     )
-
-
-def test_a_key_with_any_other_ranks_is_an_error():
-    with pytest.raises(InvalidKey, match=r"ranks 7-8, .* 3,5-6 of R_lite"):
-        subinstance(allocated(key(("7-8", TOPO))))
 
 
 def test_the_key_of_another_scheduler_is_carried_along():
