@@ -125,8 +125,9 @@ def check_guests_ask_nothing_for_which_they_have_no_share_of_the_time():
             if room is answers:
                 Answers(Mock(), Mock(), Mock())
             else:
-                configuration = Mock(windows=())
-                windows.Windows(*4 * [Mock()], configuration, (), Mock(), Mock())
+                queue = Mock(**{"pool.ranks": 1})
+                configuration = Mock(windows=(), **{"options.spares": 0})
+                windows.Windows(*3 * [Mock()], queue, configuration, (), Mock(), Mock())
         topics[room] = {c.args[1]: c.kwargs.get("guests", True) for c in asked.call_args_list}
     assert topics[answers]["sched-treepool.window-list"]
     assert topics[windows] and not any(topics[windows].values())
