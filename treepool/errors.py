@@ -6,7 +6,7 @@ that was written for flux-core's own pools therefore catches both without knowin
 
 from __future__ import annotations
 
-from typing import Any, Literal, Optional
+from typing import Any, Literal, Optional, Union
 
 import attrs
 
@@ -210,6 +210,14 @@ class TooComplex(InfeasibleRequest):
 
 class InsufficientResources(_NotServed):
     """A request that an idle pool could serve, but that this pool cannot serve now."""
+
+
+def refused(error: Union[InvalidInput, InfeasibleRequest, InsufficientResources]) -> dict[str, Any]:
+    """Why a request is refused, as JSON: the kind of *error*, its message and its reason."""
+    if isinstance(error, InvalidInput):
+        return {"error": "invalid", "message": str(error)}
+    kind = "infeasible" if isinstance(error, InfeasibleRequest) else "insufficient"
+    return {"error": kind, "message": str(error), **error.reason.facts}
 
 
 class SetupError(TreepoolError, OSError):

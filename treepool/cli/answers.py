@@ -16,6 +16,7 @@ from treepool.errors import (
     InsufficientResources,
     InvalidInput,
     InvalidShape,
+    refused,
 )
 from treepool.rfc import jobspec
 from treepool.rfc.shape import format_shape, parse_shape, unlabelled
@@ -107,8 +108,7 @@ def tried(shapes: Sequence[str], specs: Sequence[Spec], with_R: bool) -> Optiona
             return spec
         answer = next(rest)
         if "error" in answer:
-            reason = {name: answer[name] for name in _REASON if name in answer}
-            return Refusal(answer["error"], answer["message"], reason=reason)
+            return _refusal(answer)
         parts = sent.parts_of(answer["parts"])
         places = {ranks: where for (ranks, _, _), where in zip(parts, answer["where"])}
         return Told(parts, answer["nslots"], places, answer.get("R", {}))
@@ -177,12 +177,14 @@ def allocate_jobspec(
 def _outcome(pool: Pool, jobid: int, spec: Any) -> Union[Got, Refusal]:
     try:
         return pool.alloc(jobid, pool.parse_resource_request(spec))
-    except InvalidInput as e:
-        return Refusal("invalid", str(e))
-    except InfeasibleRequest as e:
-        return Refusal("infeasible", str(e), reason=e.reason.facts)
-    except InsufficientResources as e:
-        return Refusal("insufficient", str(e), reason=e.reason.facts)
+    except (InvalidInput, InfeasibleRequest, InsufficientResources) as e:
+        return _refusal(refused(e))
+
+
+def _refusal(told: Mapping[str, Any]) -> Refusal:
+    """The refusal of which a scheduler or an error tells this."""
+    reason = {name: told[name] for name in _REASON if name in told}
+    return Refusal(told["error"], told["message"], reason=reason)
 
 
 def shape_of(spec: object) -> Optional[str]:

@@ -32,6 +32,7 @@ from treepool.errors import (
     InvalidIdset,
     InvalidInput,
     InvalidJobspec,
+    refused,
 )
 from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
@@ -48,7 +49,7 @@ from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import is_ahead, why_waiting
 from treepool.placement.plan.windows import Window
 from treepool.placement.pool import Pool
-from treepool.rfc import hostlist, idset, jobspec
+from treepool.rfc import idset, jobspec
 from treepool.rfc.queues import Queues, inner
 from treepool.rfc.quote import did_you_mean
 
@@ -344,12 +345,8 @@ class Answers:
             try:
                 spec = _jobspec(job, job.get("constraints"), job.get("options"))
                 got = pool.alloc(jobid, pool.parse_resource_request(spec))
-            except InvalidInput as e:
-                yield {"error": "invalid", "message": str(e)}
-            except InfeasibleRequest as e:
-                yield {"error": "infeasible", "message": str(e), **e.reason.facts}
-            except InsufficientResources as e:
-                yield {"error": "insufficient", "message": str(e), **e.reason.facts}
+            except (InvalidInput, InfeasibleRequest, InsufficientResources) as e:
+                yield refused(e)
             else:
                 R = {"R": got.to_dict()} if payload.get("R") else {}
                 where = [got.where(ranks) for ranks, _, _ in got.parts]
@@ -357,11 +354,10 @@ class Answers:
 
     def _placed(self, parts: tuple[Held, ...]) -> dict[str, Any]:
         """What a job has or would have: for programs, by hosts, and in words."""
-        inventory, ranks = self._source.pool.inventory, ranks_in(parts)
-        hosts = hostlist.encode(dict.fromkeys(filter(None, inventory.hosts_of(ranks))))
+        inventory = self._source.pool.inventory
         return {
             "parts": _shown(parts),
-            "hosts": hosts,
+            "hosts": inventory.hostlist(ranks_in(parts)),
             "summary": on_hosts(parts, inventory),
             "domains": domains_of(inventory.types, parts),
         }

@@ -23,7 +23,7 @@ from treepool.placement.allocation import Allocation
 from treepool.placement.choose.pastmix import finished
 from treepool.placement.held import HELD_BACK, held_in, held_on
 from treepool.placement.nodes.kept import kept_in
-from treepool.placement.nodes.parts import on_hosts, short_form
+from treepool.placement.nodes.parts import on_hosts, ranks_in, short_form
 from treepool.placement.nodes.state import Held
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -34,7 +34,6 @@ from treepool.view.jobs import Running
 from treepool.view.jobstory import NO_SCHEDULER
 from treepool.view.model import drained_in
 from treepool.view.picture import Picture
-from treepool.view.status import hosts_of
 from treepool.view.totals import Drained, Overview
 from treepool.view.words import count
 
@@ -140,7 +139,7 @@ class Live:
             sum(kept_in(state, self.pool.gpu_cores) * idset.size(at) for state, at in buckets),
             self.preemptible,
             None if whole is None else tuple(locality_lines(whole)),
-            (short_form(held), hosts_of(inventory, held), on_hosts(held, inventory)),
+            (short_form(held), inventory.hostlist(ranks_in(held)), on_hosts(held, inventory)),
             self.windows,
             self.drains,
             self.stopped,

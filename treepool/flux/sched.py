@@ -419,15 +419,11 @@ class TreepoolScheduler(Protocol):
 
     def _owner_of(self, jobid: int) -> Owner:
         """The user, the Flux queues and the bank of a job that waits or runs."""
-        submission = self._submissions.get(jobid)
+        submission, user = self._submissions.get(jobid), self.user_of(jobid)
+        queue, bank = self._origins.get(jobid, ("", ""))
         if submission is not None:
-            userid, queue, bank = submission.userid, submission.queue, submission.bank
-        else:
-            userid, (queue, bank) = (
-                self.users.get(jobid, _NOBODY),
-                self._origins.get(jobid, ("", "")),
-            )
-        return userid, self._configuration.queues.lineage(queue), bank
+            queue, bank = submission.queue, submission.bank
+        return _NOBODY if user is None else user, self._configuration.queues.lineage(queue), bank
 
     def is_deferred(self, jobid: int) -> bool:
         """Whether a job is deferred until the topology of nodes is known."""

@@ -36,7 +36,7 @@ from treepool.flux.config import Configuration
 from treepool.flux.numbers import Numbers
 from treepool.placement.plan.jobs import Place, Waiting, at_length
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.windows import Owner, Window
+from treepool.placement.plan.windows import Window
 from treepool.rfc import idset
 from treepool.rfc.queues import inner
 from treepool.rfc.times import clock
@@ -88,7 +88,7 @@ class Submission:
     @property
     def bank(self) -> str:
         """The bank of the job, "" if it has none."""
-        return str(inner(self.jobspec, "attributes", "system").get("bank") or "")
+        return _bank(self.jobspec)
 
     @property
     def place(self) -> Place:
@@ -197,10 +197,6 @@ class Submissions:
     def user_of(self, jobid: int) -> Optional[int]:
         """The user of a job; None if it is over."""
         return self._jobs[jobid].userid if jobid in self._jobs else None
-
-    def _owner(self, userid: int, queue: str, jobspec: object) -> Owner:
-        bank = inner(jobspec, "attributes", "system").get("bank")
-        return userid, self._configuration.queues.lineage(queue), str(bank or "")
 
     # -- what the job manager tells
 
@@ -409,7 +405,8 @@ class Submissions:
         *queue* is its Flux queue. Such a job runs on nodes of the window, and ends with it. Raises
         InvalidJobspec.
         """
-        owner, now = self._owner(userid, queue, jobspec), time.time()
+        owner = userid, self._configuration.queues.lineage(queue), _bank(jobspec)
+        now = time.time()
         name = inner(jobspec, "attributes", "system", "treepool").get("window")
         window = self._windows.of_job(name, owner) if isinstance(name, str) else None
         if window is not None:
@@ -431,6 +428,10 @@ class Submissions:
 def opens(window: Window, now: float) -> Reason:
     """Why a job waits that was submitted for *window*."""
     return Reason(OPENS, f"window {window.title} opens at {clock(window.start, now)}", window.title)
+
+
+def _bank(jobspec: object) -> str:
+    return str(inner(jobspec, "attributes", "system").get("bank") or "")
 
 
 def _on_ranks(jobspec: Mapping[str, Any], ranks: int) -> dict[str, Any]:

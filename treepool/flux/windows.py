@@ -195,8 +195,7 @@ class Windows:
 
     @property
     def _spared(self) -> str:
-        hosts = self._queue.pool.inventory.hosts_of(self._spares.kept)
-        return hostlist.encode(dict.fromkeys(hosts))
+        return self._queue.pool.inventory.hostlist(self._spares.kept)
 
     def end(self) -> None:
         """Refuse the requests, those to come too, because the module is being unloaded."""

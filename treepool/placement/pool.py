@@ -99,9 +99,8 @@ class Pool:
         """Raise InfeasibleRequest, with the reason, if an idle pool could not serve *request*.
 
         Ranks that are down count: they may come back. Spare nodes do not. A pool that has expired
-        serves nothing. A
-        request is TooComplex, which is an InfeasibleRequest, if the search for what an idle pool
-        could give is given up.
+        serves nothing. A request is TooComplex, which is an InfeasibleRequest, if the search for
+        what an idle pool could give is given up.
         """
         self._check_valid(time.time())
         self._feasibility.check(request)

@@ -8,12 +8,11 @@ import attrs
 
 from treepool.placement.choose.fitness import Fitness
 from treepool.placement.nodes.inventory import Inventory
-from treepool.placement.nodes.parts import short_form
+from treepool.placement.nodes.parts import ranks_in, short_form
 from treepool.rfc import hostlist, idset
 from treepool.view.explain import Explanation
 from treepool.view.jobs import Job
 from treepool.view.places import Place
-from treepool.view.status import hosts_of
 from treepool.view.waiting import Waiting
 
 
@@ -53,5 +52,5 @@ def _fitness(fitness: Fitness) -> dict[str, Optional[float]]:
 
 
 def _job(job: Job, inventory: Inventory) -> dict[str, Any]:
-    placed = {"placement": short_form(job.parts), "hosts": hosts_of(inventory, job.parts)}
+    placed = {"placement": short_form(job.parts), "hosts": inventory.hostlist(ranks_in(job.parts))}
     return {"job": job.name, "cores": job.ncores, "gpus": job.ngpus, **placed}

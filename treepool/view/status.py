@@ -5,16 +5,15 @@ This module computes the contents of each line. The caller that prints the lines
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, Sequence
+from typing import Any, Iterator, Sequence
 
 import attrs
 
 from treepool.placement.held import domains_of
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.parts import on_hosts, ranks_in
-from treepool.placement.nodes.state import Held
 from treepool.placement.nodes.tree import NodeType, around
-from treepool.rfc import hostlist, idset
+from treepool.rfc import idset
 from treepool.view import nodewords, words
 from treepool.view.jobs import Job, JobLine, Running
 from treepool.view.picture import Picture
@@ -93,10 +92,5 @@ def job_lines(inventory: Inventory, jobs: Sequence[Running]) -> Iterator[JobLine
     """A line for each job of the nodes of *inventory*, in the given order."""
     for running in jobs:
         parts = running.job.parts
-        placed = hosts_of(inventory, parts), on_hosts(parts, inventory)
+        placed = inventory.hostlist(ranks_in(parts)), on_hosts(parts, inventory)
         yield JobLine.of(running, *placed, domains_of(inventory.types, parts))
-
-
-def hosts_of(inventory: Inventory, parts: Iterable[Held]) -> str:
-    """The hosts of *parts*, as a hostlist."""
-    return hostlist.encode(dict.fromkeys(filter(None, inventory.hosts_of(ranks_in(parts)))))

@@ -20,7 +20,7 @@ from treepool.placement.nodes.node_types import types_of
 from treepool.placement.nodes.state import NodeState, StateTable
 from treepool.placement.nodes.tree import NodeType
 from treepool.rfc import constraint as rfc31
-from treepool.rfc import idset
+from treepool.rfc import hostlist, idset
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.hostindex import HostIndex
 from treepool.rfc.idset import union
@@ -85,6 +85,10 @@ class Inventory:
         """The hosts of *ranks* (bitmask), ascending by rank; "" for a rank that has none."""
         known = len(self.hosts)
         return [self.hosts[rank] if rank < known else "" for rank in idset.iterate(ranks)]
+
+    def hostlist(self, ranks: int) -> str:
+        """The hosts of *ranks* (bitmask), each once, as a hostlist; ranks without one add none."""
+        return hostlist.encode(dict.fromkeys(filter(None, self.hosts_of(ranks))))
 
     @cached_property
     def several(self) -> frozenset[str]:

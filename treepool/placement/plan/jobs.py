@@ -163,9 +163,9 @@ class Waiting:
     @property
     def sight(self) -> Sight:
         """What the job sees of what is held."""
-        own = self.job_class
-        tail = max(0.0, self.length - max(own.terms.after, _INSTANT))
-        tail = tail if self.until == math.inf else 0.0  # it may end before
+        own, tail = self.job_class, 0.0
+        if self.until == math.inf:  # otherwise it may end before its length is over
+            tail = max(0.0, self.length - max(own.terms.after, _INSTANT))
         return Sight(own.admitted, own.terms.preempts, tail)
 
     @property

@@ -487,13 +487,17 @@ class Queue:
     def _first_due(self, now: float) -> Optional[Waiting]:
         """The first job whose reservation has come, unless it was tried and nothing has changed, or
         jobs that were told to end for it are still there."""
-        starts, changes = self.profile.starts, self.profile.log.end
-        started = starts.holders(0, starts.upto(now))
-        due = [self.reservations[h] for h in started if h in self.reservations]
+        due, changes = self._due(now), self.profile.log.end
         untried = (r for r in due if r.tried != changes or r.job.end(now) > r.end + LATE)
         alone = (r for r in untried if not any(map(self.pool.has_job, r.victims)))
         first = min(alone, key=lambda r: (r.is_brief, r.start, r.job.place), default=None)
         return None if first is None else first.job
+
+    def _due(self, now: float) -> list[Reservation]:
+        """The reservations that have come."""
+        starts = self.profile.starts
+        come = starts.holders(0, starts.upto(now))
+        return [self.reservations[h] for h in come if h in self.reservations]
 
     def _serve_searched(self) -> Iterator[None]:
         """Serve the first job that needs a search, of the user for whom least was done so far."""
@@ -668,9 +672,8 @@ class Queue:
             self.profile.hold(job.jobid, made.start, end, made.parts, True, job.job_class.terms)
             made.end = end
         if are_free(made.parts, self.pool.situation.index):
-            starts, plan = self.profile.starts, self.reservations
-            due = [plan[h] for h in starts.holders(0, starts.upto(now)) if h in plan]
-            brief = [other.job.jobid for other in due if other.is_brief and other is not made]
+            others = [one.job for one in self._due(now) if one.is_brief and one is not made]
+            brief = [other.jobid for other in others]
             self._void.update((h, None) for h in self.profile.sharing(brief, made.parts))
             self._launch(job, made.parts, made.nslots, now, made.end)
         elif job.job_class.terms.preempts and self.profile.sharing(self._may_end(), made.parts):

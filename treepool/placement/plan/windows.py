@@ -164,10 +164,9 @@ def _running(
 
 
 class _Choosing:
-    """Chooses nodes for *request* that nobody has in the time *span*, or few jobs of *queue*.
+    """Chooses nodes for *request* that nobody has then, or few jobs of *queue*, see ``look``.
 
-    Nodes that are down are not taken, nor those in windows but for the one called *own*, and among
-    equal nodes those of *keep* (bitmask), on which nobody is in the way.
+    Among equal nodes, it takes those of *keep* (bitmask), on which nobody is in the way.
     """
 
     def __init__(self, queue: Queue, request: Request, keep: int) -> None:
@@ -179,7 +178,10 @@ class _Choosing:
         self._situation, self._spend = self.pool.situation.on(index), Meter().spend
 
     def look(self, queue: Queue, span: tuple[float, float], own: str) -> Iterator[None]:
-        """See who has what."""
+        """See who has what in the time *span*.
+
+        Nodes that are down are not taken, nor those in windows but for the one called *own*.
+        """
         for holder, holding in list(queue.profile.holdings.items()):
             if self._spend(1):
                 yield
@@ -196,25 +198,23 @@ class _Choosing:
         fabric, areas = self.pool.inventory.fabric, list[tuple[int, list[int]]]()
         if not within or fabric is None:
             return [(self.pool.ranks, list(self.jobs))]
-        homes: dict[int, list[int]] = {}
+        homes: dict[int, int] = {}
         for domain in fabric.named_in(ROOT, within):
-            ranks, jobs = list(fabric.ranks_in(domain)), list[int]()
-            areas.append((idset.from_ids(ranks), jobs))
-            homes.update(dict.fromkeys(ranks, jobs))
+            ranks = list(fabric.ranks_in(domain))
+            homes.update(dict.fromkeys(ranks, len(areas)))
+            areas.append((idset.from_ids(ranks), []))
             if self._spend(1 + len(ranks) // 16):
                 yield
         for job, those in self.jobs.items():
-            for there in {
-                id(homes[r]): homes[r] for r in idset.iterate(those) if r in homes
-            }.values():
-                there.append(job)
+            for number in {homes[rank] for rank in idset.iterate(those) if rank in homes}:
+                areas[number][1].append(job)
             if self._spend(1 + idset.size(those) // 16):
                 yield
         areas.sort(key=lambda area: (idset.size(self.keep & ~area[0]), len(area[1])))
         return areas[:_MOST_DOMAINS]
 
     def of(self, area: int, jobs: list[int]) -> Generator[None, None, int]:
-        """The nodes of *area* (bitmask) with the fewest *jobs*, preemptible ones rather than others
+        """The nodes of *area* (bitmask) with the fewest *jobs*, preemptible ones before others.
 
         The smallest jobs stay, as many as can. Of the others, each stays that can besides.
         """
