@@ -12,15 +12,22 @@ from treepool.discovery.visible import (
     HIP,
     ORDER,
     ROCR,
+    Library,
     given_to,
     is_contained,
-    seen,
-    settings,
     settings_of,
 )
 from treepool.errors import InvalidHardware
 
 FOUR = 0b1111
+
+
+def seen(environment, vendor, *known):
+    return Library(vendor, *known).seen(environment)
+
+
+def settings(gpus, vendor, environment, *known):
+    return Library(vendor, 0, *known).settings(gpus, environment)
 
 
 @pytest.mark.parametrize(

@@ -596,4 +596,4 @@ def _fabric_problems(found):
 def _visible(data):
     for vendor, filters in visible.READ.items():
         for name in sum(filters, ()):
-            visible.seen({name: _text(data)}, vendor, 0xFF, {0: "GPU-5a3", 1: "MIG-0"})
+            visible.Library(vendor, 0xFF, {0: "GPU-5a3", 1: "MIG-0"}).seen({name: _text(data)})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from itertools import combinations, takewhile
-from typing import Callable, Optional, Sequence
+from typing import Hashable, Optional, Sequence
 
 from treepool.discovery import linking
 from treepool.discovery.gpus import FoundGpu
-from treepool.discovery.hwlocxml import MEMORY, Distances, Object, Topology, number
+from treepool.discovery.hwlocxml import MEMORY, CoresOf, Distances, Object, Topology, number
 from treepool.discovery.linking import DeviceAt
 from treepool.discovery.machine import Region, c2c_gbps, gib
 from treepool.rfc import idset
@@ -21,60 +21,55 @@ _PORT_STATE = re.compile(r"Port\d{1,3}State", re.ASCII)
 #: bit of a set in hwloc 3.
 _RDMA_TYPE, _RDMA_BIT = 3, 1 << 5
 
-#: The cores of an object that has a cpuset, as bitmask.
-CoresOf = Callable[[Optional[Object]], int]
-
 
 def read_links(
-    topology: Topology, found: Sequence[FoundGpu], cores_of: CoresOf, regions: Sequence[Region]
+    topology: Topology, gpus: Sequence[FoundGpu], cores_of: CoresOf, regions: Sequence[Region]
 ) -> Optional[Links]:
-    """The link table of the GPUs in *found*; None if there are none, or too many for a table.
+    """The link table of *gpus*, in the order of their ids; None without, or with too many.
 
-    *regions* has the NUMA nodes and sockets of the machine.
+    hwloc's matrices say which GPUs are joined; the other pairs have the PCIe path between their
+    places, and each GPU the NICs on the shortest paths. *regions* has the NUMA nodes and sockets.
     """
-    gpus = [gpu for gpu in found if gpu.id < MAX_GPUS]
-    if not gpus or len(gpus) < len(found):
+    if not 0 < len(gpus) <= MAX_GPUS:
         return None
-    numbers = {id(item): i for i, item in enumerate(topology.root.walk())}
-    memory = (item for item in topology.root.walk() if item.type in MEMORY)
-    with_memory = {holder for item in memory for holder in (item, item.parent) if holder}
-    numas, sockets = (
-        sorted({r.cores for r in regions if r.kind == kind}, key=idset.size)
-        for kind in ("numa", "socket")
-    )
-
-    def place(key: str, device: Object) -> DeviceAt:
-        attached = next((o for o in device.around() if o.cpuset is not None), None)
-        if near := cores_of(attached):
-            numa, socket = (
-                next((cores for cores in smallest_first if not near & ~cores), 0)
-                for smallest_first in (numas, sockets)
-            )
-        else:  # its CPUs may not be used, but other CPUs of its NUMA node or socket perhaps may
-            numa, socket = (
-                (cores_of(around) or -numbers[id(around)]) if around is not None else 0
-                for around in (
-                    next((o for o in device.around() if o in with_memory), None),
-                    device.above("Package"),
-                )
-            )
-        return DeviceAt(key, tuple(_bridges(device, numbers)), numa, socket)
-
     ids, matrices = _ids(gpus), list(filter(_usable, topology.distances))
     near = {gpu.id: near_cores(gpu.device, cores_of) for gpu in gpus}
-    models = {gpu.id: gpu.model for gpu in gpus}
     fast = linking.fast_pairs(matrices, ids, _switch_keys(topology.root, gpus))
     for pair, wire in fast.items():
         if linking.is_nominal(wire):
-            fast[pair] = Wire(wire.type, linking.xgmi_gbps(pair, models[pair[0]], near))
+            fast[pair] = Wire(wire.type, linking.xgmi_gbps(pair, gpus[pair[0]].model, near))
     fast.update(_tiles(gpus))
     return linking.table(
         fast,
-        {gpu.id: place(str(gpu.id), gpu.device) for gpu in gpus},
-        [place(name, device) for name, device in _nics(topology.root)],
+        {gpu.id: _placed(str(gpu.id), gpu.device, cores_of, regions) for gpu in gpus},
+        [_placed(name, device, cores_of, regions) for name, device in _nics(topology.root)],
         _devices(gpus),
         linking.routed_pairs(matrices, ids),
     )
+
+
+def _placed(key: str, device: Object, cores_of: CoresOf, regions: Sequence[Region]) -> DeviceAt:
+    """Where a *device* is, by the bridges and the objects around it.
+
+    It is in the smallest NUMA node and socket with all cores of the object that its bus is attached
+    to. If no CPU of that object may be used, others of the NUMA node or socket perhaps may.
+    """
+    near = cores_of(next((o for o in device.around() if o.cpuset is not None), None))
+
+    def inside(kind: str, holder: Optional[Object]) -> Hashable:
+        if not near:
+            return holder and (cores_of(holder) or holder)
+        around = (r.cores for r in regions if r.kind == kind and not near & ~r.cores)
+        return min(around, key=idset.size, default=None)
+
+    bridges = [*takewhile(lambda o: o.type == "Bridge", device.around())]
+    with_memory = next((o for o in device.around() if _has_memory(o)), None)
+    numa, socket = inside("numa", with_memory), inside("socket", device.above("Package"))
+    return DeviceAt(key, tuple(bridges[::-1]), numa, socket)
+
+
+def _has_memory(item: Object) -> bool:
+    return item.type in MEMORY or any(child.type in MEMORY for child in item.children)
 
 
 def _tiles(gpus: Sequence[FoundGpu]) -> linking.Pairs:
@@ -82,12 +77,6 @@ def _tiles(gpus: Sequence[FoundGpu]) -> linking.Pairs:
     tiles = [gpu for gpu in gpus if gpu.vendor == "intel" and gpu.profile]
     pairs = [(a.id, b.id) for a, b in combinations(tiles, 2) if a.device is b.device]
     return dict.fromkeys(pairs, Wire("xelink", linking.TILES_GBPS))
-
-
-def _bridges(device: Object, numbers: dict[int, int]) -> list[str]:
-    """The bridges above a device, the outermost first."""
-    bridges = takewhile(lambda o: o.type == "Bridge", device.around())
-    return [str(numbers[id(bridge)]) for bridge in bridges][::-1]
 
 
 def near_cores(device: Object, cores_of: CoresOf) -> int:

@@ -7,11 +7,11 @@ are memory of a tier (``machine.TIERS``), or are left out.
 
 from __future__ import annotations
 
-from typing import Callable, Mapping, Optional, Sequence
+from typing import Mapping, Sequence
 
 import attrs
 
-from treepool.discovery.hwlocxml import MEMORY, Object, Topology, bitmap, number
+from treepool.discovery.hwlocxml import MEMORY, CoresOf, Object, Topology, bitmap, number
 from treepool.discovery.machine import FarMemory, Gpu, Region, gib
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
@@ -64,33 +64,35 @@ class Memory:
         return [f"left out: {what}, without own cores, and of unknown tier"]
 
 
-def read_memory(
-    topology: Topology, cores_of: Callable[[Optional[Object]], int], gpus: Sequence[Gpu]
-) -> Memory:
-    """The memory of the machine. *cores_of* gives the cores (bitmask) of an object."""
+def read_memory(topology: Topology, cores_of: CoresOf, gpus: Sequence[Gpu]) -> Memory:
+    """The memory of the machine.
+
+    The first NUMA node of its cores of which hwloc names no tier is their ordinary memory, and so
+    is HBM of cores without other memory. The tier of all others is the one that hwloc names, or a
+    GPU's, or follows from the bandwidth. They are near their cores, or those of the object around
+    them; a GPU's is near the cores of the GPU.
+    """
     found = Memory()
-    if denied := _denied(topology.root):
+    usable, denied = _numa_nodes(topology.root)
+    if denied:
         found.left_out["whose memory may not be used"] = denied
-    others: list[tuple[Object, str]] = []
-    for node in _numa_nodes(topology.root):
-        tier, near = _named_tier(node), cores_of(node)
-        why = "" if near else _useless(node)
+    others = []
+    for node in usable:
+        own = cores_of(node)
+        why = "" if own else _useless(node)
         if why:
             found.left_out.setdefault(why, []).append(node)
-        elif near and not tier and near not in found.ordinary:
-            found.keep(node, near)
+        elif own and not _named_tier(node) and own not in found.ordinary:
+            found.keep(node, own)
         else:
-            others.append((node, tier))
-    of_gpus = [n for n, tier in others if tier in ("", "gpumem") and _is_like_a_gpus(n, gpus)]
+            others.append(node)
+    near_gpu = _gpu_memory(others, gpus, cores_of)
     bandwidth = _bandwidths(topology)
-    for node, tier in others:
-        own = cores_of(node)
+    for node in others:
+        tier, own = _named_tier(node), cores_of(node)
         near = own or cores_of(node.parent)
-        if not tier and not own and node in of_gpus:
-            tier = "gpumem"
-            # hwloc does not say which of them belongs to which GPU; each GPU has one.
-            if len(of_gpus) == len(gpus):
-                near = gpus[of_gpus.index(node)].cores
+        if not tier and not own and node in near_gpu:
+            tier, near = "gpumem", near_gpu[node]
         if tier == "gpumem":
             pci = node.infos.get("PCIBusID", "").lower()
             near = next((gpu.cores for gpu in gpus if pci and gpu.pci == pci), near)
@@ -98,27 +100,39 @@ def read_memory(
             tier = _measured_tier(node, found.ordinary[near], bandwidth)
         if not tier:
             found.unknown.append(node)
-        elif tier == "hbm" and own and near not in found.ordinary:
-            found.keep(node, near)  # the only memory of these cores, such as HBM without DRAM
+        elif tier == "hbm" and own and own not in found.ordinary:
+            found.keep(node, own)
         else:
             found.far.append(FarMemory(tier, near, _bytes(node)))
     return found
 
 
-def _numa_nodes(root: Object) -> list[Object]:
-    """The NUMA nodes that may be used, by the operating system's numbers."""
-    text = root.attributes.get("allowed_nodeset")
-    nodes = (item for item in root.walk() if item.type == "NUMANode")
-    if text is not None:
-        allowed = bitmap(text)
-        nodes = (n for n in nodes if n.os_index >= 0 and allowed >> n.os_index & 1)
-    return sorted(nodes, key=lambda node: node.os_index)
+def _numa_nodes(root: Object) -> tuple[list[Object], list[Object]]:
+    """The NUMA nodes that may be used, and those that may not, by the system's numbers."""
+    nodes = [item for item in root.walk() if item.type == "NUMANode"]
+    nodes.sort(key=lambda node: node.os_index)
+    if "allowed_nodeset" not in root.attributes:
+        return nodes, []
+    allowed = bitmap(root.attributes["allowed_nodeset"])
+    nodes = [node for node in nodes if node.os_index >= 0]
+    usable = [node for node in nodes if allowed >> node.os_index & 1]
+    return usable, [node for node in nodes if node not in usable]
 
 
-def _denied(root: Object) -> list[Object]:
-    """The NUMA nodes that may not be used."""
-    usable = _numa_nodes(root)
-    return [n for n in root.walk() if n.type == "NUMANode" and n.os_index >= 0 and n not in usable]
+def _gpu_memory(
+    nodes: Sequence[Object], gpus: Sequence[Gpu], cores_of: CoresOf
+) -> dict[Object, int]:
+    """The cores near those of *nodes* that have the size of a GPU's memory, or where all share it.
+
+    hwloc does not say which belongs to which GPU: if they are as many, they are in one order.
+    """
+    shared = bool(gpus) and all(gpu.shares_memory for gpu in gpus)
+    sizes = {gib(gpu.memory) for gpu in gpus if gpu.memory}
+    found = [node for node in nodes if _named_tier(node) in ("", "gpumem")]
+    found = [node for node in found if shared or gib(_bytes(node)) in sizes]
+    if len(found) == len(gpus):
+        return {node: gpu.cores for node, gpu in zip(found, gpus)}
+    return {node: cores_of(node.parent) for node in found}
 
 
 def _useless(node: Object) -> str:
@@ -170,13 +184,6 @@ def _bandwidths(topology: Topology) -> dict[str, int]:
         for value in topology.memory_values
         if value.name in ("Bandwidth", "ReadBandwidth")
     }
-
-
-def _is_like_a_gpus(node: Object, gpus: Sequence[Gpu]) -> bool:
-    """Whether a NUMA node is a GPU's memory: it has that size, or all GPUs share memory."""
-    if gpus and all(gpu.shares_memory for gpu in gpus):
-        return True
-    return any(gib(gpu.memory) == gib(_bytes(node)) for gpu in gpus if gpu.memory)
 
 
 def _bytes(node: Object) -> int:

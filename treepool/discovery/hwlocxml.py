@@ -9,7 +9,7 @@ What differs between versions of hwloc is in this file alone, which makes it lon
 
 from __future__ import annotations
 
-from typing import Iterator, Optional, Union
+from typing import Callable, Iterator, Optional, Union
 
 import attrs
 
@@ -93,6 +93,10 @@ class Object:
     def above(self, *types: str) -> Optional[Object]:
         """The nearest enclosing object of one of *types*."""
         return next((here for here in self.around() if here.type in types), None)
+
+
+#: The cores of an object that has a cpuset, as bitmask; 0 for None.
+CoresOf = Callable[[Optional[Object]], int]
 
 
 @attrs.define

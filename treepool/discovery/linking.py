@@ -8,7 +8,7 @@ slower ones.
 from __future__ import annotations
 
 import re
-from typing import Collection, Iterable, Mapping, Optional, Sequence
+from typing import Collection, Hashable, Iterable, Mapping, Optional, Sequence
 
 import attrs
 
@@ -58,15 +58,14 @@ PairSet = frozenset[tuple[int, int]]
 class DeviceAt:
     """Where a GPU or NIC is: its key, the bridges above it, and its NUMA node and socket.
 
-    ``bridges`` are the caller's keys, outermost first; the first is the host bridge. ``numa`` and
-    ``socket`` are the bitmasks of their cores, the caller's negative numbers if they have none that
-    may be used, 0 if not known.
+    All but the key are any values that tell one from another. ``bridges`` has the outermost first,
+    which is the host bridge; ``numa`` and ``socket`` are None if they are not known.
     """
 
     key: str
-    bridges: tuple[str, ...] = ()
-    numa: int = 0
-    socket: int = 0
+    bridges: tuple[Hashable, ...] = ()
+    numa: Hashable = None
+    socket: Hashable = None
 
 
 def table(

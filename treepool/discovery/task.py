@@ -8,7 +8,7 @@ the whole node.
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Sequence
+from typing import Iterable, Mapping, Optional, Sequence, TypeVar
 
 import attrs
 
@@ -16,13 +16,14 @@ from treepool.discovery.machine import MIG, Gpu, Machine
 from treepool.errors import InvalidHardware, InvalidInput, InvalidR
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
-from treepool.rfc.idset import union
-from treepool.rfc.rset import ResourceSet
+from treepool.rfc.rset import ResourceSet, RLiteEntry
 from treepool.rfc.scheduling import SOME, AllocatedIds, KeyEntry, SchedulingKey
 
 #: Most tasks of a job on a node, and most GPUs of a node.
 MAX_TASKS = 1 << 12
 MAX_GPUS = 1 << 10
+
+_Entry = TypeVar("_Entry", KeyEntry, RLiteEntry)
 
 
 @attrs.frozen
@@ -58,18 +59,24 @@ def task_of(
 ) -> Task:
     """The task of the job of *R* on the node with this *rank* and *machine*.
 
-    For a job of a sub-instance, *instance_cores* is how many cores of the node that instance has.
-    If the machine has as many, its cores have the same ids as in R. If not, only treepool's key
-    says which cores R refers to (``allocated``). The key also says which GPUs these are if R counts
-    them from zero, and which cores the GPUs are near if the machine does not.
+    An id has up to three forms: in R, in the topo of the key, and on the *machine*.
 
-    *contained* says whether the job is kept from GPUs that it does not have: its programs then
-    number those that it has from zero (flux-core PR 7806).
+    ==================  ============================================================================
+    R to topo           the n-th id of R is the n-th that ``allocated`` of the key has, or the same
+                        id if there are not as many
+    R to machine        a core has the same id if the machine has just the cores of a sub-instance,
+                        as many as *instance_cores*; otherwise the id of the topo
+    topo to machine     a GPU has the same id; the task's machine gets the ids of R
+    ==================  ============================================================================
+
+    If the machine does not know the cores near a GPU, they are those of the key. If the key has
+    NICs, its links count. *contained* says whether the job is kept from GPUs that it does not have:
+    its programs then number those that it has from zero (flux-core PR 7806).
 
     Raises InvalidR if R has no such rank, or has cores that the machine does not have; InvalidKey
     for a malformed key; InvalidHardware if nothing says which cores R refers to.
     """
-    entry = next((e for e in R.entries if rank >= 0 and e.ranks >> rank & 1), None)
+    entry = _of(R.entries, rank)
     if entry is None:
         raise InvalidR(f"R has ranks {shown_ids(R.mask)}, not {rank}")
     if not 0 <= index < tasks <= MAX_TASKS:
@@ -77,52 +84,55 @@ def task_of(
     if entry.gpus.bit_length() > MAX_GPUS:
         raise InvalidR(f"rank {rank} has GPUs {shown_ids(entry.gpus)}, more than any node")
     key = R.key()
-    described, told = _described(key, rank), _allocated(key, rank)
-    allocated = told or SOME
-    gpu_in_topo = _gpus_in_topo(entry.gpus, allocated)
-    renumbered = any(gpu != one for gpu, one in gpu_in_topo.items())
-    cores, in_topo = entry.cores, allocated.cores
-    if idset.size(in_topo) != idset.size(cores):
-        in_topo = cores
-    if instance_cores is None or idset.size(machine.cores) != instance_cores:
-        # The key has no ``allocated`` if the cores are the first cores of the node.
-        first = key is not None and told != SOME and cores & (cores + 1) == 0
-        proven = in_topo != cores or first
-        if instance_cores is not None and not proven:
+    described, told = _described(key, rank)
+    topo_cores = _in_topo(entry.cores, told.cores)
+    of_instance = idset.size(machine.cores) == instance_cores
+    if instance_cores is not None and not of_instance and topo_cores == entry.cores:
+        # Where the key has no ``allocated``, the cores are the first of the node.
+        some = described is not None and described.allocated == SOME
+        if key is None or some or entry.cores & (entry.cores + 1):
             raise InvalidHardware(
-                f"cores {shown_ids(cores)} are counted among {instance_cores} of the node's "
+                f"cores {shown_ids(entry.cores)} are counted among {instance_cores} of the node's "
                 f"{idset.size(machine.cores)} cores, and no key says which these are"
             )
-        cores = in_topo
+    cores = entry.cores if of_instance else topo_cores
     if cores & ~machine.cores:
         raise InvalidR(
             f"rank {rank} has cores {shown_ids(cores)}, but this machine only "
             f"{shown_ids(machine.cores)}"
         )
-    near = _near_by_topo(described, dict(zip(idset.iterate(in_topo), idset.iterate(cores))))
+    topo_gpus = _in_topo(entry.gpus, told.gpus)
+    gpu_of = _by_order(topo_gpus, entry.gpus)
+    near = _near_by_topo(described, _by_order(topo_cores, cores), gpu_of)
     links = key.links_of(described.topo) if key is not None and described is not None else None
-    if renumbered:
-        machine = _with_ids_of_R(machine, gpu_in_topo)
-        near = {gpu: near[one] for gpu, one in gpu_in_topo.items() if one in near}
-        order = [gpu_in_topo.get(gpu, -1) for gpu in range(entry.gpus.bit_length())]
-        links = links.renumbered(order) if links is not None else None
-    machine = _completed(machine, entry.gpus, near)
+    if topo_gpus != entry.gpus:
+        machine = _with_ids_of_R(machine, gpu_of)
+        if links is not None:
+            there = _by_order(entry.gpus, topo_gpus)
+            order = [there.get(gpu, -1) for gpu in range(entry.gpus.bit_length())]
+            links = links.renumbered(order)
+    machine = _completed(machine, near)
     if links is not None and links.nics:
         machine = attrs.evolve(machine, links=links)  # these decided where the job was placed
-    system = allocated.site_cores & machine.cores & ~cores
     known = idset.from_ids(gpu.id for gpu in machine.gpus)
-    node_gpus = 0 if renumbered or entry.gpus & ~known else known
-    kept = tuple(idset.iterate(entry.gpus)) if contained else None
-    return Task(machine, cores, entry.gpus, index, tasks, system, node_gpus, kept)
+    return Task(
+        machine,
+        cores,
+        entry.gpus,
+        index,
+        tasks,
+        system=told.site_cores & machine.cores & ~cores,
+        node_gpus=0 if topo_gpus != entry.gpus or entry.gpus & ~known else known,
+        contained=tuple(idset.iterate(entry.gpus)) if contained else None,
+    )
 
 
 def has_instances(R: ResourceSet, rank: int) -> bool:
     """Whether the key of *R* says that the job has MIG instances on the node with this *rank*."""
-    mine = union(entry.gpus for entry in R.entries if rank >= 0 and entry.ranks >> rank & 1)
-    key = R.key()
-    gpus = idset.from_ids(_gpus_in_topo(mine, _allocated(key, rank) or SOME).values())
-    there = _described(key, rank)
-    domains = there.tree.walk() if there is not None else ()
+    entry = _of(R.entries, rank)
+    described, told = _described(R.key(), rank)
+    gpus = _in_topo(entry.gpus, told.gpus) if entry is not None else 0
+    domains = described.tree.walk() if described is not None else ()
     return any(one.locality.startswith(MIG) and gpus & one.gpus for one in domains)
 
 
@@ -154,53 +164,57 @@ def has_renumbered_gpus(R: ResourceSet, rank: int) -> bool:
 
     The vendors' tools may then count from zero, too.
     """
-    told = _allocated(R.key(), rank)
-    return told is not None and told.gpus != 0
+    return _described(R.key(), rank)[1].gpus != 0
 
 
-def _described(key: Optional[SchedulingKey], rank: int) -> Optional[KeyEntry]:
-    """The entry of *rank*; None if the key has none."""
-    return next((e for e in key.children if e.ranks >> rank & 1), None) if key else None
+def _of(entries: Iterable[_Entry], rank: int) -> Optional[_Entry]:
+    """The one of *entries* that has *rank*."""
+    return next((entry for entry in entries if rank >= 0 and entry.ranks >> rank & 1), None)
 
 
-def _allocated(key: Optional[SchedulingKey], rank: int) -> Optional[AllocatedIds]:
-    """What the key says about the ids that *rank* has; None if it says nothing."""
-    entries = key.children if key is not None else ()
-    return next((e.allocated for e in entries if e.ranks >> rank & 1), None)
+def _described(key: Optional[SchedulingKey], rank: int) -> tuple[Optional[KeyEntry], AllocatedIds]:
+    """The entry of *rank* in the key, if it has one, and which ids of its topo the rank has."""
+    entry = _of(key.children, rank) if key is not None else None
+    return entry, (entry.allocated if entry is not None else None) or SOME
 
 
-def _gpus_in_topo(gpus: int, allocated: AllocatedIds) -> dict[int, int]:
-    """The topo's id of each of the *gpus* of R."""
-    same = idset.size(allocated.gpus) != idset.size(gpus)
-    return dict(zip(idset.iterate(gpus), idset.iterate(gpus if same else allocated.gpus)))
+def _in_topo(ids: int, allocated: int) -> int:
+    """The topo's ids of *ids* of R, in the same order: those *allocated*, if they are as many."""
+    return allocated if idset.size(allocated) == idset.size(ids) else ids
 
 
-def _with_ids_of_R(machine: Machine, old: Mapping[int, int]) -> Machine:
-    """*machine* with those of its GPUs that are in *old*, which has their ids there by new ids."""
-    known = {gpu.id: gpu for gpu in machine.gpus}
-    gpus = (attrs.evolve(known[was], id=new) for new, was in sorted(old.items()) if was in known)
-    return attrs.evolve(machine, gpus=tuple(gpus))
+def _by_order(old: int, new: int) -> dict[int, int]:
+    """The ids *new* by those *old* at the same places."""
+    return dict(zip(idset.iterate(old), idset.iterate(new)))
 
 
-def _near_by_topo(there: Optional[KeyEntry], core_of: Mapping[int, int]) -> dict[int, int]:
-    """For each GPU in the topo of *there*, those of the job's cores that are in its domain.
+def _with_ids_of_R(machine: Machine, new: Mapping[int, int]) -> Machine:
+    """*machine* with those of its GPUs that have a *new* id, in the order of these ids."""
+    gpus = (attrs.evolve(gpu, id=new[gpu.id]) for gpu in machine.gpus if gpu.id in new)
+    return attrs.evolve(machine, gpus=tuple(sorted(gpus, key=lambda gpu: gpu.id)))
 
-    *core_of* has the machine's ids of the job's cores by the topo's ids.
+
+def _near_by_topo(
+    there: Optional[KeyEntry], core_of: Mapping[int, int], gpu_of: Mapping[int, int]
+) -> dict[int, int]:
+    """For each GPU of the job, those of its cores that are in the smallest domain with the GPU.
+
+    *core_of* and *gpu_of* have the ids of the job's cores and GPUs by those in the topo of *there*.
     """
     near: dict[int, int] = {}
     for domain in there.tree.walk() if there is not None else ():
-        if not domain.cores:
-            continue
-        mine = idset.from_ids(core_of[c] for c in idset.iterate(domain.cores) if c in core_of)
-        for gpu in idset.iterate(domain.gpus):
-            near[gpu] = mine  # a smaller domain comes later
+        if domain.cores:
+            mine = idset.from_ids(core_of[c] for c in idset.iterate(domain.cores) if c in core_of)
+            gpus = (gpu_of[gpu] for gpu in idset.iterate(domain.gpus) if gpu in gpu_of)
+            near.update(dict.fromkeys(gpus, mine))  # a smaller domain comes later
     return near
 
 
-def _completed(machine: Machine, gpus: int, near: Mapping[int, int]) -> Machine:
-    """*machine* with the cores near *gpus* added from *near* where it does not know them."""
+def _completed(machine: Machine, near: Mapping[int, int]) -> Machine:
+    """*machine* with the cores *near* GPUs added where it does not know them."""
     known = {gpu.id: gpu for gpu in machine.gpus}
-    for i in idset.iterate(gpus):
-        if near.get(i) and not (i in known and known[i].cores):
-            known[i] = attrs.evolve(known.get(i) or Gpu(i), cores=near[i])
+    for i, cores in near.items():
+        gpu = known.get(i) or Gpu(i)
+        if cores and not gpu.cores:
+            known[i] = attrs.evolve(gpu, cores=cores)
     return attrs.evolve(machine, gpus=tuple(known[i] for i in sorted(known)))

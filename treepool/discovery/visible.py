@@ -22,6 +22,8 @@ from __future__ import annotations
 import re
 from typing import Iterator, Mapping, Optional, Sequence
 
+import attrs
+
 from treepool.discovery.machine import MIG, TILE
 from treepool.discovery.task import Task
 from treepool.errors import InvalidHardware
@@ -62,69 +64,67 @@ def is_contained(environment: Mapping[str, str]) -> bool:
     return environment.get(CONTAINED, "") not in ("", "0")
 
 
-def seen(
-    environment: Mapping[str, str],
-    vendor: str,
-    node: int = 0,
-    uuids: Mapping[int, str] = {},
-    numbered: Optional[Sequence[int]] = None,
-) -> Optional[tuple[int, ...]]:
-    """The ids of the *vendor*'s GPUs that a program with this *environment* sees, in its order.
+@attrs.frozen
+class Library:
+    """The library of a *vendor* on a node: which GPUs it numbers, and the names that it needs.
 
-    None if it sees all GPUs of the node. *node* has the ids of all GPUs of the node (bitmask), 0 if
-    not known, and *uuids* their names. *numbered* has the GPUs that the library numbers from zero,
-    in order, and a program sees no others; without it their numbers are their ids. As in the
-    libraries, a list ends at the first that is not a GPU. Raises InvalidHardware for GPUs that are
-    given neither by number nor by a known name.
+    Without ``numbered`` the numbers are ids in R, among those of all GPUs of the ``node`` (bitmask,
+    0 if not known). Otherwise it numbers the GPUs ``numbered`` from zero, in order, and no program
+    sees others. ``uuids`` has names by id, which are used instead of numbers. If the vendor is not
+    ``alone`` on the node, variables that others read are not set.
     """
-    if numbered is not None:
-        by_number = {i: uuids[gpu] for i, gpu in enumerate(numbered) if gpu in uuids}
-        everything = (1 << len(numbered)) - 1
-        found = seen(environment, vendor, everything, by_number) if numbered else ()
-        return tuple(numbered if found is None else (numbered[i] for i in found))
-    passed: Optional[tuple[int, ...]] = None
-    for variables in READ[vendor]:
-        if passed is None:
-            passed = _listed(environment, variables, node, uuids)
-        elif passed:
-            chosen = _listed(environment, variables, (1 << len(passed)) - 1)
-            passed = passed if chosen is None else tuple(passed[i] for i in chosen)
-    return passed
 
+    vendor: str
+    node: int = 0
+    uuids: Mapping[int, str] = attrs.field(factory=dict)
+    numbered: Optional[tuple[int, ...]] = None
+    alone: bool = True
 
-def settings(
-    gpus: Sequence[int],
-    vendor: str,
-    environment: Mapping[str, str],
-    uuids: Mapping[int, str] = {},
-    numbered: Optional[Sequence[int]] = None,
-    alone: bool = True,
-) -> dict[str, str]:
-    """The variables with which a program sees only *gpus* (ids) of the *vendor*, in this order.
+    @property
+    def hides_all(self) -> bool:
+        """Whether its variables can hide all its GPUs."""
+        return READ[self.vendor][0] != (MASK,)
 
-    The caller sets them on top of *environment*. *uuids* are used instead of numbers; *numbered* is
-    as in ``seen``. If the vendor is not *alone* on the node, variables that others read are left
-    out. For no *gpus* the result is {} if nothing can hide all.
-    """
-    filters = READ[vendor]
-    number = {gpu: i for i, gpu in enumerate(numbered or ())}
-    values = [",".join(uuids.get(gpu, str(number.get(gpu, gpu))) for gpu in gpus)]
-    values += [",".join(map(str, range(len(gpus))))] * (len(filters) - 1)
-    if not gpus:
-        filters, values = filters[-1:] if _hides(vendor) else (), ["-1"]
-    made = {}
-    for variables, value in zip(filters, values):
-        chosen = [n for n in variables if n == variables[-1] or n in environment]
-        made.update(dict.fromkeys(chosen if alone else variables[:1], value))
-    for name in list(made):
-        beside = BESIDE.get(name, {}).items()
-        made.update({other: environment.get(other) or value for other, value in beside})
-    return made
+    def of(self, gpus: int) -> int:
+        """Those of *gpus* (bitmask) that it numbers."""
+        return gpus if self.numbered is None else gpus & idset.from_ids(self.numbered)
 
+    def seen(self, environment: Mapping[str, str]) -> Optional[tuple[int, ...]]:
+        """The ids of the GPUs that a program with this *environment* sees, in its order.
 
-def _hides(vendor: str) -> bool:
-    """Whether the variables of the *vendor* can hide all its GPUs."""
-    return READ[vendor][0] != (MASK,)
+        Each filter numbers from zero the GPUs that pass the one before. None if it sees all GPUs of
+        the node. Raises InvalidHardware for GPUs that are given neither by number nor by a name.
+        """
+        passed = self.numbered
+        for variables in READ[self.vendor]:
+            if passed is None:
+                passed = _listed(environment, variables, self.node, self.uuids)
+            elif passed:
+                names = {i: self.uuids[gpu] for i, gpu in enumerate(passed) if gpu in self.uuids}
+                chosen = _listed(environment, variables, (1 << len(passed)) - 1, names)
+                passed = passed if chosen is None else tuple(passed[i] for i in chosen)
+        return passed
+
+    def settings(self, gpus: Sequence[int], environment: Mapping[str, str]) -> dict[str, str]:
+        """The variables with which a program sees only *gpus* (ids), in this order.
+
+        The caller sets them on top of *environment*. The result is {} if nothing can hide all.
+        """
+        number = {gpu: i for i, gpu in enumerate(self.numbered or ())}
+        listed = ",".join(self.uuids.get(gpu, str(number.get(gpu, gpu))) for gpu in gpus)
+        first, *others = READ[self.vendor]
+        values = [(first, listed)]
+        values += ((variables, ",".join(map(str, range(len(gpus))))) for variables in others)
+        if not gpus:
+            values = [([first, *others][-1], "-1")] if self.hides_all else []
+        made = {}
+        for variables, value in values:
+            chosen = [n for n in variables if n == variables[-1] or n in environment]
+            for name in chosen if self.alone else variables[:1]:
+                made[name] = value
+                beside = BESIDE.get(name, {}).items()
+                made.update({other: environment.get(other) or value for other, value in beside})
+        return made
 
 
 def _listed(
@@ -169,12 +169,12 @@ def seen_by(task: Task, environment: Mapping[str, str]) -> Optional[tuple[int, .
     """The GPUs that a program of *task* sees with this *environment*; None for all of the node.
 
     Without the GPUs of others that no variable can hide, see ``notes``. Raises InvalidHardware as
-    ``seen`` does, and if the variables cannot mean the GPUs of R.
+    ``Library.seen`` does, and if the variables cannot mean the GPUs of R.
     """
     found: list[int] = []
-    for vendor, numbered in _numbers(task, environment).items():
-        if _hides(vendor) or _of(task.gpus, numbered):
-            one = seen(environment, vendor, task.node_gpus, _uuids(task, vendor), numbered)
+    for library in _libraries(task, environment):
+        if library.hides_all or library.of(task.gpus):
+            one = library.seen(environment)
             if one is None:
                 return None
             found += one
@@ -187,7 +187,7 @@ def given_to(task: Task, environment: Mapping[str, str]) -> Optional[tuple[int, 
     Flux's job shell lists all of the job's ids in CUDA's variable, whose ever they are.
     """
     shell = ",".join(map(str, idset.iterate(task.gpus)))
-    if len(_numbers(task, environment)) > 1 and environment.get(CUDA) == shell:
+    if len(_libraries(task, environment)) > 1 and environment.get(CUDA) == shell:
         return None
     return seen_by(task, environment)
 
@@ -199,12 +199,10 @@ def settings_of(
 
     Raises InvalidHardware if they cannot mean the GPUs of R.
     """
-    numbers = _numbers(task, environment)
     made: dict[str, str] = {}
-    for vendor, numbered in numbers.items():
-        mine = [gpu for gpu in gpus if numbered is None or gpu in numbered]
-        uuids, alone = _uuids(task, vendor), len(numbers) == 1
-        made.update(settings(mine, vendor, environment, uuids, numbered, alone))
+    for library in _libraries(task, environment):
+        mine = [gpu for gpu in gpus if library.of(1 << gpu)]
+        made.update(library.settings(mine, environment))
     return {**made, HIERARCHY: _hierarchy(task)} if MASK in made else made
 
 
@@ -213,55 +211,58 @@ def notes(task: Task, gpus: int, environment: Mapping[str, str]) -> Iterator[str
     there_are = task.gpus
     if task.contained is None:
         there_are |= idset.from_ids(gpu.id for gpu in task.machine.gpus)
-    for vendor, numbered in _numbers(task, environment).items():
-        there = _of(there_are, numbered)
-        if there and not gpus & there and not _hides(vendor):
+    for library in _libraries(task, environment):
+        there = library.of(there_are)
+        if there and not gpus & there and not library.hides_all:
             yield f"GPUs {shown_ids(there)} stay visible: {MASK} cannot hide all GPUs"
 
 
 def unordered(task: Task, environment: Mapping[str, str]) -> Iterator[str]:
     """What *environment* lacks for the numbers of the task's GPUs to be those of R."""
-    for vendor, numbered in _numbers(task, environment).items():
-        variable = READ[vendor][0][0]
+    for library in _libraries(task, environment):
+        variable = READ[library.vendor][0][0]
         beside = dict(BESIDE.get(variable, {}))
         if variable == MASK:
             beside[HIERARCHY] = _hierarchy(task)
-        for name, value in beside.items() if _of(task.gpus, numbered) else ():
+        for name, value in beside.items() if library.of(task.gpus) else ():
             if environment.get(name) != value:
                 yield f"{name} is not {value}: GPU numbers may mean other GPUs"
 
 
-def _numbers(task: Task, environment: Mapping[str, str]) -> Mapping[str, Optional[tuple[int, ...]]]:
-    """The vendors of the node's GPUs, and the GPUs that the library of each numbers from zero.
+def _libraries(task: Task, environment: Mapping[str, str]) -> list[Library]:
+    """The libraries of the vendors of the node's GPUs.
 
-    None for those whose numbers are their ids, as on a node with GPUs of one vendor. GPUs that only
-    R's key knows are taken to be of that vendor. Raises InvalidHardware if GPUs could be mistaken.
+    On a node with GPUs of one vendor, or with none that is known, a GPU's number is its id, or its
+    place in a contained job. On others, each library numbers the GPUs of its vendor in the order of
+    their ids, for which all ids up to the task's must be known. GPUs that only R's key knows are
+    taken to be of the vendor of the others. Raises InvalidHardware if GPUs could be mistaken.
     """
     gpus = [gpu for gpu in task.machine.gpus if gpu.vendor or gpu.pci or gpu.model]
-    vendors = [vendor for vendor in READ if any(gpu.vendor == vendor for gpu in gpus)]
-    if not vendors:
-        return {"amd" if ROCR in environment else "nvidia": task.contained}
+    makers = {gpu.vendor for gpu in gpus}
+    vendors = [v for v in READ if v in makers] or ["amd" if ROCR in environment else "nvidia"]
     theirs = any(gpu.vendor == "intel" and task.gpus >> gpu.id & 1 for gpu in gpus)
     if theirs and environment.get(HIERARCHY, "") not in ("", _hierarchy(task)):
         raise InvalidHardware(f"{HIERARCHY} is not {_hierarchy(task)}, by which R counts GPUs")
-    if len(vendors) == 1 and all(gpu.vendor in vendors for gpu in gpus):
-        return {vendors[0]: task.contained}
-    known = idset.from_ids(gpu.id for gpu in gpus if gpu.vendor in vendors)
-    if task.contained is not None:
-        known &= task.gpus
-    elif not task.node_gpus or known & (known + 1):
-        known = 0
-    if task.gpus & ~known:
-        raise InvalidHardware("the node's GPUs are of several vendors, and some are not known")
-    return {
-        vendor: tuple(gpu.id for gpu in gpus if gpu.vendor == vendor and known >> gpu.id & 1)
-        for vendor in vendors
-    }
-
-
-def _of(gpus: int, numbered: Optional[Sequence[int]]) -> int:
-    """Those of *gpus* (bitmask) that are *numbered*; all if numbers are ids."""
-    return gpus if numbered is None else gpus & idset.from_ids(numbered)
+    numbered = dict.fromkeys(vendors, task.contained)
+    if len(makers) > 1:
+        known = idset.from_ids(gpu.id for gpu in gpus if gpu.vendor)
+        if task.contained is not None:
+            known &= task.gpus
+        elif not task.node_gpus or known & (known + 1):
+            known = 0
+        if task.gpus & ~known:
+            raise InvalidHardware("the node's GPUs are of several vendors, and some are not known")
+        for vendor in vendors:
+            own = (gpu.id for gpu in gpus if gpu.vendor == vendor and known >> gpu.id & 1)
+            numbered[vendor] = tuple(own)
+    divided = any(gpu.profile.startswith(MIG) for gpu in task.machine.gpus)
+    uuids = {gpu.id: gpu.uuid for gpu in task.machine.gpus if gpu.uuid and divided}
+    return [
+        Library(
+            vendor, task.node_gpus, uuids if vendor == "nvidia" else {}, those, len(vendors) == 1
+        )
+        for vendor, those in numbered.items()
+    ]
 
 
 def _hierarchy(task: Task) -> str:
@@ -270,10 +271,3 @@ def _hierarchy(task: Task) -> str:
     GPUs without tiles are whole devices, also where hwloc cannot tell how many tiles they have.
     """
     return "FLAT" if any(gpu.profile == TILE for gpu in task.machine.gpus) else "COMPOSITE"
-
-
-def _uuids(task: Task, vendor: str) -> Mapping[int, str]:
-    """The UUIDs of the GPUs if the *vendor*'s library needs them, otherwise {}."""
-    gpus = task.machine.gpus
-    divided = vendor == "nvidia" and any(gpu.profile.startswith(MIG) for gpu in gpus)
-    return {gpu.id: gpu.uuid for gpu in gpus if gpu.uuid} if divided else {}

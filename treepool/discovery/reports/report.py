@@ -83,57 +83,42 @@ class ToolReport:
 def combined(machine: Machine, report: ToolReport) -> Machine:
     """*machine* with the links and NICs of *report*, and the cores near its GPUs.
 
-    If hwloc knows no GPUs, those of *report* are added. If hwloc and *report* disagree on the cores
-    near a GPU, hwloc's are used, with a warning. If they disagree on the GPUs, *report* is of
-    another node: the machine stays as it is, with a warning.
+    If hwloc knows no GPUs, those of *report* are added. If *report* has other GPUs, it is of
+    another node: the machine stays as it is, with a warning. Otherwise its ids are replaced by
+    those in R. hwloc's cores near a GPU count, with a warning if *report* has others; links and
+    NICs are those of hwloc with the report's faster or nearer ones.
     """
-    others = idset.from_ids(gpu.id for gpu in machine.gpus if gpu.vendor not in ("", report.vendor))
-    if others:
-        makers = ", ".join(sorted({g.vendor for g in machine.gpus if others >> g.id & 1}))
-        what = f"gpus {idset.encode(others)} are of {makers}"
-        return machine.with_warning(f"{report.tool} is not used: {what}, not {report.vendor}")
-    if not report.near:
-        return machine.with_warning(f"{report.tool} names no GPU")
     gpus = {gpu.id: gpu for gpu in machine.gpus}
     if not gpus:
         gpus = {i: Gpu(i, report.vendor, pci=report.pci.get(i, "")) for i in report.near}
     ids = _ids(gpus, report)
+    others = [gpu for gpu in machine.gpus if gpu.vendor not in ("", report.vendor)]
+    if others:
+        makers = ", ".join(sorted({gpu.vendor for gpu in others}))
+        what = f"gpus {idset.encode(idset.from_ids(gpu.id for gpu in others))} are of {makers}"
+        return machine.with_warning(f"{report.tool} is not used: {what}, not {report.vendor}")
+    if not report.near:
+        return machine.with_warning(f"{report.tool} names no GPU")
     if ids is None:
         here, there = (idset.encode(idset.from_ids(some)) for some in (gpus, report.near))
         there += " on other buses" if here == there else ""
         what = f"gpus are {here}, but {report.tool} has {there}"
         return machine.with_warning(f"{what}: it is not used")
-    warnings, elsewhere = [], 0
-    for i, pus in sorted(report.near.items()):
-        gpu, cores = gpus[ids[i]], cores_of(machine, pus)
-        if not cores:
-            nodes = idset.iterate(report.numa.get(i, 0))
-            cores = union(machine.numa_nodes.get(node, 0) for node in nodes)
-        elsewhere |= bool(pus and not cores) << gpu.id
-        cores = 0 if cores == machine.cores else cores
-        if not gpu.cores:
-            gpus[gpu.id] = attrs.evolve(gpu, cores=cores)
-        elif cores and cores != gpu.cores:
-            ours, theirs = idset.encode(gpu.cores), idset.encode(cores)
-            what = f"gpu {gpu.id} is near cores {ours}, but near {theirs} for {report.tool}"
-            warnings.append(what)
-    if elsewhere:
-        what = f"gpus {idset.encode(elsewhere)} are near CPUs that hwloc does not show"
-        warnings.append(f"{report.tool}: {what}: is it of this node?")
+    report = _with_ids(report, ids)
+    warnings = _place(gpus, machine, report)
     old = machine.links or Links()
-    pairs = _pairs(old, report, ids, gpus)
-    nics = nearest_nics(report.nics, {ids[i]: row for i, row in report.paths.items()})
-    told = {tuple(sorted((ids[a], ids[b]))): (a, b) for a, b in report.pairs}
+    pairs = _pairs(old.pairs(), report, gpus)
+    nics = _nearer(old.nics, nearest_nics(report.nics, report.paths))
     doubtful = {
-        pair: wire
-        for pair, wire in pairs.items()
-        if pair in told and (wire.type == "nvlink" or told[pair] in report.nominal)
+        pair: pairs[pair]
+        for pair, wire in report.pairs.items()
+        if wire.type == "nvlink" or pair in report.nominal
     }
     rest = machine.assumed - {wire.type for wire in report.pairs.values()}
     return attrs.evolve(
         machine,
         gpus=tuple(gpus[i] for i in sorted(gpus)),
-        links=Links.from_matrix(pairs, _nearer(old.nics, nics), old.devices),
+        links=Links.from_matrix(pairs, nics, old.devices),
         assumed=rest | assumed(doubtful, list(gpus.values())),
         nvswitch=machine.nvswitch or report.nvswitch,
         notes=(*machine.notes, *report.notes),
@@ -161,22 +146,54 @@ def _ids(gpus: Mapping[int, Gpu], report: ToolReport) -> Optional[Mapping[int, i
     return None if known or set(gpus) != set(report.near) else {i: i for i in gpus}
 
 
-def _pairs(
-    old: Links, report: ToolReport, ids: Mapping[int, int], gpus: Mapping[int, Gpu]
-) -> Mapping[tuple[int, int], Wire]:
-    """The link of each pair, from hwloc's *old* table and *report*."""
-    pairs = old.pairs()
-    for a, b in report.routed:
-        pairs.pop((min(ids[a], ids[b]), max(ids[a], ids[b])), None)
-    for (a, b), wire in report.pairs.items():
-        pair = (min(ids[a], ids[b]), max(ids[a], ids[b]))
-        known = pairs.get(pair)
-        gbps = wire.gbps
+def _with_ids(report: ToolReport, ids: Mapping[int, int]) -> ToolReport:
+    """*report* with new *ids* of its GPUs."""
+
+    def pair(old: tuple[int, int]) -> tuple[int, int]:
+        a, b = ids[old[0]], ids[old[1]]
+        return min(a, b), max(a, b)
+
+    return attrs.evolve(
+        report,
+        pairs={pair(old): wire for old, wire in report.pairs.items()},
+        near={ids[i]: report.near[i] for i in sorted(report.near)},
+        numa={ids[i]: nodes for i, nodes in report.numa.items() if i in ids},
+        paths={ids[i]: row for i, row in report.paths.items()},
+        nominal=frozenset(map(pair, report.nominal)),
+        routed=frozenset(map(pair, report.routed)),
+    )
+
+
+def _place(gpus: dict[int, Gpu], machine: Machine, report: ToolReport) -> list[str]:
+    """Add the cores near *gpus* where hwloc does not know them; warnings where it knows others."""
+    warnings, elsewhere = [], 0
+    for i, pus in report.near.items():
+        nodes = idset.iterate(report.numa.get(i, 0))
+        cores = cores_of(machine, pus) or union(machine.numa_nodes.get(node, 0) for node in nodes)
+        elsewhere |= bool(pus and not cores) << i
+        cores = 0 if cores == machine.cores else cores
+        if not gpus[i].cores:
+            gpus[i] = attrs.evolve(gpus[i], cores=cores)
+        elif cores and cores != gpus[i].cores:
+            ours, theirs = idset.encode(gpus[i].cores), idset.encode(cores)
+            what = f"gpu {i} is near cores {ours}, but near {theirs} for {report.tool}"
+            warnings.append(what)
+    if elsewhere:
+        what = f"gpus {idset.encode(elsewhere)} are near CPUs that hwloc does not show"
+        warnings.append(f"{report.tool}: {what}: is it of this node?")
+    return warnings
+
+
+def _pairs(pairs: Pairs, report: ToolReport, gpus: Mapping[int, Gpu]) -> Pairs:
+    """The link of each pair, from those of hwloc, which are changed, and *report*."""
+    for pair in report.routed:
+        pairs.pop(pair, None)
+    for pair, wire in report.pairs.items():
+        known, gbps, model = pairs.get(pair), wire.gbps, gpus[pair[0]].model
         if wire.type == "nvlink":
-            gbps = gbps * per_nvlink(gpus[pair[0]].model) / NVLINK_GBPS
-        elif (a, b) in report.nominal:
-            near = {i: gpus[i].cores for i in pair}
-            gbps = xgmi_gbps(pair, gpus[pair[0]].model, near)
+            gbps = gbps * per_nvlink(model) / NVLINK_GBPS
+        elif pair in report.nominal:
+            gbps = xgmi_gbps(pair, model, {i: gpus[i].cores for i in pair})
         elif wire.type == "pcie" and known is not None and known.type == "pcie":
             gbps = max(gbps, known.gbps)
         pairs[pair] = Wire(wire.type, min(gbps, MAX_GBPS))
