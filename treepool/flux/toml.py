@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date, datetime, time, timezone
 from importlib import import_module
 from typing import Any, Callable
@@ -17,20 +16,6 @@ _READERS = ("tomllib", "flux.utils.tomli", "tomli")
 #: Most characters of a file.
 MAX_TEXT = 1 << 20
 
-#: Most dots in a name, times all dots and lines outside of strings. Readers go through all parts of
-#: a key and of the name of its table again and again: that takes them most of a second.
-_MAX_PARTS = 1 << 22
-
-#: A string or a comment; one that does not end goes on to the end of the line or the text.
-_TEXT = re.compile(
-    r'"""(?:[^"\\]+|\\.?|"{1,2}(?!"))*"{0,5}|"(?:[^"\\\n]+|\\.)*"?'
-    r"|'''(?:[^']+|'{1,2}(?!'))*'{0,5}|'[^'\n]*'?|#[^\n]*",
-    re.DOTALL,
-)
-
-#: What ends a name, or a number.
-_END = re.compile(r"[][{}=,\n]")
-
 
 def read(text: str) -> dict[str, Any]:
     """The tables in *text* as Flux makes JSON of them; raises InvalidInput.
@@ -39,10 +24,6 @@ def read(text: str) -> dict[str, Any]:
     """
     if len(text) > MAX_TEXT:
         raise InvalidInput(f"more than {MAX_TEXT} characters of TOML")
-    names = _TEXT.sub("", text)
-    most = max(name.count(".") for name in _END.split(names))
-    if most * (names.count(".") + names.count("\n")) > _MAX_PARTS:
-        raise InvalidInput("too many dots in TOML")
     loads = _reader()
     try:
         return {name: _as_json(value) for name, value in loads(text).items()}
