@@ -10,6 +10,7 @@ from treepool.discovery import binding
 from treepool.discovery.task import Task
 from treepool.rfc import idset
 from treepool.rfc.findings import shown_ids
+from treepool.rfc.quote import amount
 
 
 @attrs.frozen
@@ -90,7 +91,7 @@ def _shared(task: Task, affinity: int, visible: Sequence[int]) -> Iterator[Misal
     own = [idset.shares(ids, task.tasks)[task.index] for ids in (task.cores, task.gpus)]
     ncores, ngpus = map(idset.size, own)
     if idset.size(cores) > ncores and idset.size(gpus) > ngpus:
-        mine = f"its share is {_count(ncores, 'core')} and {_count(ngpus, 'GPU')}"
+        mine = f"its share is {amount(ncores, 'core')} and {amount(ngpus, 'GPU')}"
         has = f"cores {shown_ids(cores)} and GPUs {shown_ids(gpus)}"
         yield Misalignment("shared", f"shares {has} with other tasks; {mine}")
 
@@ -116,7 +117,3 @@ def _sockets(task: Task, affinity: int, visible: Sequence[int]) -> Iterator[Misa
 def _named(sockets: int) -> str:
     several = idset.size(sockets) > 1
     return f"socket{'s' if several else ''} {shown_ids(sockets)}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number > 1 else ''}"

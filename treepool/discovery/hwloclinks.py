@@ -176,14 +176,11 @@ def _speed(device: Object) -> float:
 
 
 def _devices(gpus: Sequence[FoundGpu]) -> list[Device]:
-    found: dict[tuple[str, int], int] = {}
-    for gpu in gpus:
-        model = " ".join(word for word in (_printable(gpu.model), gpu.profile) if word)
-        if model:
-            kind = (model[:128], gib(gpu.memory))
-            found[kind] = found.get(kind, 0) | 1 << gpu.id
-    kinds = sorted(found.items(), key=lambda item: idset.lowest(item[1]))
-    return [Device(model, memory, ids, c2c_gbps(model)) for (model, memory), ids in kinds]
+    names = (f"{_printable(gpu.model)} {gpu.profile}".strip()[:128] for gpu in gpus)
+    kinds = idset.gathered(
+        ((name, gib(g.memory)), 1 << g.id) for name, g in zip(names, gpus) if name
+    )
+    return [Device(name, memory, ids, c2c_gbps(name)) for (name, memory), ids in kinds.items()]
 
 
 def _printable(text: str) -> str:

@@ -12,7 +12,6 @@ from treepool.discovery import properties
 from treepool.discovery.levels import NodeTopo
 from treepool.errors import InvalidHardware
 from treepool.rfc import idset, scheduling
-from treepool.rfc.idset import union
 from treepool.rfc.links import Links, digest
 from treepool.rfc.quote import amount
 from treepool.rfc.rset import ResourceSet, RLiteEntry, merge_entries
@@ -50,9 +49,9 @@ def encode_new(
     """An R of all cores and GPUs of *nodes*, whose ranks are disjoint; *hosts* in rank order."""
     entries = []
     for described in nodes:
-        gpus = idset.from_ids(gpu.id for gpu in described.node.machine.gpus)
         machine = described.node.machine
-        entries.append(RLiteEntry(described.ranks, machine.cores & ~machine.system, gpus))
+        cores = machine.cores & ~machine.system
+        entries.append(RLiteEntry(described.ranks, cores, machine.gpu_ids))
     R = ResourceSet(merge_entries(entries), tuple(hosts), scheduling={"writer": WRITER})
     return encode_into(R, nodes, with_properties)
 
@@ -70,7 +69,7 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
         )
     here = [attrs.evolve(n, ranks=n.ranks & R.mask) for n in nodes if n.ranks & R.mask]
     kinds = _merged(here)
-    described = union(kind.ranks for kind in kinds)
+    described = idset.union(kind.ranks for kind in kinds)
     known = R.key()  # in the ranks of R, as the children will be
     key: dict[str, Any] = known.to_dict() if known is not None else {"writer": WRITER}
     children = list(_entries(here, known))
@@ -82,31 +81,20 @@ def encode_into(R: ResourceSet, nodes: Sequence[Nodes], with_properties: bool = 
     links = {**key.get("links", {}), **tables}
     if links:
         key["links"] = links
-    found = dict(R.properties)
-    if with_properties:
-        for name, ranks in _properties(here).items():
-            found[name] = found.get(name, 0) | ranks
-    new = attrs.evolve(R, scheduling=key, properties=found)
+    found = [*R.properties.items()]
+    for same in here if with_properties else ():
+        found += ((name, same.ranks) for name in properties.of_machine(same.node.machine))
+    new = attrs.evolve(R, scheduling=key, properties=idset.gathered(found))
     return Encoded(new, tuple(kinds), tuple(warnings))
 
 
 def _merged(nodes: Sequence[Nodes]) -> list[Nodes]:
     """*nodes* by lowest rank, after merging those with equal topos."""
-    by_topo: dict[str, Nodes] = {}
-    for described in nodes:
-        name = digest(described.node.topo)
-        same = by_topo.get(name)
-        ranks = described.ranks | (same.ranks if same else 0)
-        by_topo[name] = Nodes(ranks, same.node if same else described.node)
-    return sorted(by_topo.values(), key=lambda kind: idset.lowest(kind.ranks))
-
-
-def _properties(nodes: Sequence[Nodes]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for described in nodes:
-        for name in properties.of_machine(described.node.machine):
-            found[name] = found.get(name, 0) | described.ranks
-    return found
+    names = [digest(described.node.topo) for described in nodes]
+    first = {name: described.node for name, described in reversed([*zip(names, nodes)])}
+    ranks_of = idset.gathered(zip(names, (described.ranks for described in nodes)))
+    kinds = (Nodes(ranks, first[name]) for name, ranks in ranks_of.items())
+    return sorted(kinds, key=lambda kind: idset.lowest(kind.ranks))
 
 
 def _entries(nodes: Sequence[Nodes], known: Optional[SchedulingKey]) -> Iterator[KeyEntry]:
@@ -116,26 +104,22 @@ def _entries(nodes: Sequence[Nodes], known: Optional[SchedulingKey]) -> Iterator
     GPUs sees no others. The topo of its node then has the ids that R has.
     """
     topos: dict[str, dict[str, Any]] = {}
-    found: dict[tuple[str, Optional[AllocatedIds]], int] = {}
+    found: list[tuple[tuple[str, Optional[AllocatedIds]], int]] = []
     for described in nodes:
-        name, rest = digest(described.node.topo), described.ranks
+        name, rest, machine = digest(described.node.topo), described.ranks, described.node.machine
         topos.setdefault(name, described.node.topo)
         for entry in known.children if known is not None else ():
             told, ranks = entry.allocated, entry.ranks & described.ranks
-            if told is not None and told.cores & ~described.node.machine.cores:
+            if told is not None and told.cores & ~machine.cores:
                 told = None
-            elif told is not None and told.gpus & ~_gpus(described):
+            elif told is not None and told.gpus & ~machine.gpu_ids:
                 told = attrs.evolve(told, gpus=0)
-            found[name, told] = found.get((name, told), 0) | ranks
+            found.append(((name, told), ranks))
             rest &= ~ranks
-        found[name, None] = found.get((name, None), 0) | rest
-    for (name, told), ranks in found.items():
+        found.append(((name, None), rest))
+    for (name, told), ranks in idset.gathered(found).items():
         if ranks:
             yield KeyEntry(ranks, topos[name], allocated=told)
-
-
-def _gpus(described: Nodes) -> int:
-    return idset.from_ids(gpu.id for gpu in described.node.machine.gpus)
 
 
 # -- links
@@ -156,7 +140,7 @@ def _links(nodes: Sequence[Nodes]) -> tuple[dict[str, dict[str, Any]], list[str]
     tables, warnings = {}, []
     for name, found in by_topo.items():
         usual = max(found, key=lambda some: (idset.size(found[some]), -idset.lowest(found[some])))
-        others = union(ranks for links, ranks in found.items() if links != usual)
+        others = idset.union(ranks for links, ranks in found.items() if links != usual)
         if len({attrs.evolve(links, nics=()) for links in found}) > 1:
             warnings.append(
                 f"{len(found)} kinds of links among nodes of one topo: their links are left out"
@@ -174,11 +158,10 @@ def _links(nodes: Sequence[Nodes]) -> tuple[dict[str, dict[str, Any]], list[str]
 
 def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
     """A line for each set of cores or GPUs that only R has, or only the hardware."""
-    found: dict[tuple[str, str, str], int] = {}
+    found: list[tuple[tuple[str, str, str], int]] = []
     entry_of = {rank: entry for entry in R.entries for rank in idset.iterate(entry.ranks)}
     for kind in kinds:
         machine = kind.node.machine
-        gpus = idset.from_ids(gpu.id for gpu in machine.gpus)
         rest = kind.ranks
         while rest:
             entry = entry_of[idset.lowest(rest)]
@@ -186,7 +169,7 @@ def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
             rest &= ~ranks
             for what, in_r, there, system in (
                 ("cores", entry.cores, machine.cores, machine.system),
-                ("gpus", entry.gpus, gpus, 0),
+                ("gpus", entry.gpus, machine.gpu_ids, 0),
             ):
                 for more, verdict in (
                     (in_r & ~there, "in R but not in the hardware"),
@@ -194,11 +177,10 @@ def _disagreements(R: ResourceSet, kinds: Sequence[Nodes]) -> list[str]:
                     (in_r & system, "in R but kept for the system"),
                 ):
                     if more:
-                        name = (what, idset.encode(more), verdict)
-                        found[name] = found.get(name, 0) | ranks
+                        found.append(((what, idset.encode(more), verdict), ranks))
     return [
         f"ranks {idset.encode(ranks)}: {what} {ids} are {verdict}"
-        for (what, ids, verdict), ranks in found.items()
+        for (what, ids, verdict), ranks in idset.gathered(found).items()
     ]
 
 

@@ -109,7 +109,7 @@ def _chosen(machine: Machine, notes: list[str]) -> list[str]:
         elif masks in have:
             same = chosen[have.index(masks)]
             notes.append(f"each {kind} is a {same}, and is merged with it")
-        elif kind in DEFAULT or _separates_gpus(machine, masks, have):
+        elif kind in DEFAULT or _gpu_groups(machine, [*have, masks]) > _gpu_groups(machine, have):
             chosen.append(kind)
             have.append(masks)
         else:
@@ -121,18 +121,13 @@ def _masks(machine: Machine, kind: str) -> set[int]:
     return {region.cores for region in machine.regions if region.kind == kind and region.cores}
 
 
-def _separates_gpus(machine: Machine, masks: set[int], have: list[set[int]]) -> bool:
-    """Whether some of *masks* separate GPUs that the kinds in *have* do not."""
-    return len(_gpu_groups(machine, [*have, masks])) > len(_gpu_groups(machine, have))
-
-
-def _gpu_groups(machine: Machine, kinds: list[set[int]]) -> set[int]:
-    """The smallest region of *kinds* around each GPU, each once."""
+def _gpu_groups(machine: Machine, kinds: list[set[int]]) -> int:
+    """The number of groups into which regions of *kinds* separate the GPUs."""
     groups = set()
     for gpu in machine.gpus:
         around = [m for masks in kinds for m in masks if gpu.cores and gpu.cores & ~m == 0]
         groups.add(min(around, key=idset.size, default=machine.cores))
-    return groups
+    return len(groups)
 
 
 def _nesting(machine: Machine, kinds: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -160,26 +155,22 @@ def _insert(root: Domain, new: Domain, warnings: list[str]) -> None:
 
 def _around(root: Domain, cores: int) -> Domain:
     """The smallest domain around *cores*; the node if there are no cores."""
-    here = root
-    while cores:
-        inside = next((c for c in here.children if c.cores and cores & ~c.cores == 0), None)
-        if inside is None:
-            break
-        here = inside
-    return here
+    return list(_path(root, cores))[-1]
+
+
+def _path(here: Optional[Domain], cores: int) -> Iterator[Domain]:
+    """The domains around *cores*, the node first; the node alone if there are no cores."""
+    while here is not None:
+        yield here
+        here = next((c for c in here.children if cores and not cores & ~c.cores), None)
 
 
 def _place_gpu(root: Domain, gpu: Gpu, warnings: list[str]) -> None:
     """Add *gpu* to the smallest domain around the cores near it, and to all enclosing domains."""
-    here: Optional[Domain] = root
     if root.children and not gpu.cores:
         warnings.append(f"gpu {gpu.id} is near no part of the node: it belongs to the node itself")
-    while here is not None:
-        here.gpus |= 1 << gpu.id
-        here = next(
-            (c for c in here.children if gpu.cores and gpu.cores & ~c.cores == 0),
-            None,
-        )
+    for domain in _path(root, gpu.cores):
+        domain.gpus |= 1 << gpu.id
 
 
 def _warn_of_uneven(root: Domain, warnings: list[str]) -> None:

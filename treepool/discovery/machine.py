@@ -12,6 +12,7 @@ from typing import Mapping, Optional
 
 import attrs
 
+from treepool.rfc import idset
 from treepool.rfc.links import Links
 
 #: Memory tiers that have a locality of their own, in the order in which they nest. A NUMA node's
@@ -140,6 +141,11 @@ class Machine:
     notes: tuple[str, ...] = ()
     #: A line for whatever is unusual and may be a fault of the node.
     warnings: tuple[str, ...] = ()
+
+    @property
+    def gpu_ids(self) -> int:
+        """The ids of its GPUs (bitmask)."""
+        return idset.from_ids(gpu.id for gpu in self.gpus)
 
     def with_warning(self, warning: str) -> Machine:
         """The machine with one more warning."""

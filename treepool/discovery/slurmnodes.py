@@ -462,11 +462,12 @@ def _gpus(
             if a is not b and number > 0 and not (a.profile or b.profile):
                 kind, each = _LINKS.get(a.vendor, ("nvlink", per_nvlink(a.model)))
                 pairs[min(a.id, b.id), max(a.id, b.id)] = Wire(kind, min(number * each, MAX_GBPS))
-    kinds: dict[tuple[str, int], int] = {}
-    for gpu in gpus.values():
-        name = " ".join(word for word in (gpu.model, gpu.profile) if word)
-        if name and len(name) <= MAX_NAME and name.isprintable():
-            kinds[name, gib(gpu.memory)] = kinds.get((name, gib(gpu.memory)), 0) | 1 << gpu.id
+    named = [(f"{gpu.model} {gpu.profile}".strip(), gpu) for gpu in gpus.values()]
+    kinds = idset.gathered(
+        ((name, gib(gpu.memory)), 1 << gpu.id)
+        for name, gpu in named
+        if name and len(name) <= MAX_NAME and name.isprintable()
+    )
     devices = [Device(name, memory, mask) for (name, memory), mask in kinds.items()]
     table = Links.from_matrix(pairs, devices=devices) if has_files else None
     return tuple(gpus.values()), table, warnings

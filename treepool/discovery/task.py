@@ -102,19 +102,24 @@ def task_of(
             f"{shown_ids(machine.cores)}"
         )
     topo_gpus = _in_topo(entry.gpus, told.gpus)
-    gpu_of = _by_order(topo_gpus, entry.gpus)
-    near = _near_by_topo(described, _by_order(topo_cores, cores), gpu_of)
+    gpu_of = dict(zip(idset.iterate(topo_gpus), idset.iterate(entry.gpus)))
+    near: dict[int, int] = {}
+    to_machine = idset.by_position(topo_cores, cores)
+    for domain in described.tree.walk() if described is not None else ():
+        if domain.cores:
+            gpus = (gpu_of[gpu] for gpu in idset.iterate(domain.gpus & topo_gpus))
+            # A smaller domain comes later.
+            near.update(dict.fromkeys(gpus, to_machine(domain.cores & topo_cores)))
     links = key.links_of(described.topo) if key is not None and described is not None else None
     if topo_gpus != entry.gpus:
         machine = _with_ids_of_R(machine, gpu_of)
         if links is not None:
-            there = _by_order(entry.gpus, topo_gpus)
-            order = [there.get(gpu, -1) for gpu in range(entry.gpus.bit_length())]
-            links = links.renumbered(order)
+            there = {new: old for old, new in gpu_of.items()}
+            links = links.renumbered([there.get(i, -1) for i in range(entry.gpus.bit_length())])
     machine = _completed(machine, near)
     if links is not None and links.nics:
         machine = attrs.evolve(machine, links=links)  # these decided where the job was placed
-    known = idset.from_ids(gpu.id for gpu in machine.gpus)
+    known = machine.gpu_ids
     return Task(
         machine,
         cores,
@@ -183,31 +188,10 @@ def _in_topo(ids: int, allocated: int) -> int:
     return allocated if idset.size(allocated) == idset.size(ids) else ids
 
 
-def _by_order(old: int, new: int) -> dict[int, int]:
-    """The ids *new* by those *old* at the same places."""
-    return dict(zip(idset.iterate(old), idset.iterate(new)))
-
-
 def _with_ids_of_R(machine: Machine, new: Mapping[int, int]) -> Machine:
     """*machine* with those of its GPUs that have a *new* id, in the order of these ids."""
     gpus = (attrs.evolve(gpu, id=new[gpu.id]) for gpu in machine.gpus if gpu.id in new)
     return attrs.evolve(machine, gpus=tuple(sorted(gpus, key=lambda gpu: gpu.id)))
-
-
-def _near_by_topo(
-    there: Optional[KeyEntry], core_of: Mapping[int, int], gpu_of: Mapping[int, int]
-) -> dict[int, int]:
-    """For each GPU of the job, those of its cores that are in the smallest domain with the GPU.
-
-    *core_of* and *gpu_of* have the ids of the job's cores and GPUs by those in the topo of *there*.
-    """
-    near: dict[int, int] = {}
-    for domain in there.tree.walk() if there is not None else ():
-        if domain.cores:
-            mine = idset.from_ids(core_of[c] for c in idset.iterate(domain.cores) if c in core_of)
-            gpus = (gpu_of[gpu] for gpu in idset.iterate(domain.gpus) if gpu in gpu_of)
-            near.update(dict.fromkeys(gpus, mine))  # a smaller domain comes later
-    return near
 
 
 def _completed(machine: Machine, near: Mapping[int, int]) -> Machine:

@@ -128,10 +128,7 @@ class Library:
 
 
 def _listed(
-    environment: Mapping[str, str],
-    variables: Sequence[str],
-    valid: int,
-    uuids: Mapping[int, str] = {},
+    environment: Mapping[str, str], variables: Sequence[str], valid: int, uuids: Mapping[int, str]
 ) -> Optional[tuple[int, ...]]:
     """The numbers in the first of *variables* that is set, None if they hide nothing.
 
@@ -210,7 +207,7 @@ def notes(task: Task, gpus: int, environment: Mapping[str, str]) -> Iterator[str
     """What no variable can do for a program of *task* that is to see only *gpus* (bitmask)."""
     there_are = task.gpus
     if task.contained is None:
-        there_are |= idset.from_ids(gpu.id for gpu in task.machine.gpus)
+        there_are |= task.machine.gpu_ids
     for library in _libraries(task, environment):
         there = library.of(there_are)
         if there and not gpus & there and not library.hides_all:

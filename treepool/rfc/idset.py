@@ -194,6 +194,14 @@ def union(masks: Iterable[int]) -> int:
     return everything
 
 
+def gathered(pairs: Iterable[tuple[T, int]]) -> dict[T, int]:
+    """The union of the masks of each value in *pairs* of a value and a mask."""
+    found: dict[T, int] = {}
+    for value, mask in pairs:
+        found[value] = found.get(value, 0) | mask
+    return found
+
+
 def by_value(values: Sequence[Optional[T]], among: int) -> dict[T, int]:
     """For each of *values* (by id) except None, those of the ids *among* that have it."""
     found: dict[Optional[T], list[tuple[int, int]]] = {}
