@@ -27,10 +27,6 @@ def test_a_task_on_just_its_jobs_cores_and_gpus_is_aligned():
     assert reasons("0-3", [0], "0-3", "0") == {}
 
 
-def test_a_task_on_some_of_them_is_aligned_too():
-    assert reasons("2", [1], "0-7", "0-1", 0, 2) == {}
-
-
 def test_a_task_on_cores_of_others_is_not_aligned():
     found = reasons("2-5", [], "0-3")
     assert found["cores"] == "may run on cores 4-5; the job has cores 0-3"
@@ -97,10 +93,6 @@ def test_tasks_that_share_one_mask_and_all_gpus_are_not_aligned():
         assert found == {"shared": message}
     assert reasons("0-3", [0], "0-3", "0", 0, 2) == {}, "one GPU must be shared"
     assert reasons("0-3", [0, 1], "0-3", "0-1", 0, 1) == {}
-
-
-def test_gpus_in_unknown_locations_are_aligned():
-    assert reasons("0-3", [2], "0-3", "2", machine=WITHOUT_GPUS) == {}
 
 
 def test_gpus_are_not_checked_if_the_variable_cannot_be_read():

@@ -285,13 +285,6 @@ def test_malformed_text_is_an_error_of_one_line(text, message):
     assert message in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_a_link_in_one_of_the_two_rows_counts():
-    entries = json.loads(as_json(3))
-    entries[0]["links"] = []
-    pairs = read_topo(json.dumps(entries)).pairs
-    assert pairs == read_topo(as_json(3)).pairs
-
-
 def test_the_slower_link_counts_if_the_two_rows_differ():
     text = rocm(2, lambda a, b: "XGMI" if a < b else "PCIE")
     assert read_topo(text).pairs == {(0, 1): Wire("pcie", PCIE_GBPS["NODE"])}

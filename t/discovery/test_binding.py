@@ -11,7 +11,7 @@ import pytest
 
 from depth import some
 from hwlocfile import Device, Made
-from treepool.discovery.binding import bind, distance, nic_settings, numactl_option
+from treepool.discovery.binding import bind, nic_settings, numactl_option
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.task import (
     Task,
@@ -64,26 +64,6 @@ def shown(binding):
 # -- cores
 
 
-@pytest.mark.parametrize(
-    "tasks, shares",
-    [
-        (1, ["2-7"]),
-        (2, ["2-4", "5-7"]),
-        (3, ["2-3", "4-5", "6-7"]),
-        (4, ["2", "3-4", "5", "6-7"]),
-        (6, ["2", "3", "4", "5", "6", "7"]),
-        (8, ["2", "2", "3", "4", "5", "5", "6", "7"]),
-    ],
-)
-def test_shares_are_contiguous_and_cover_all_ids(tasks, shares):
-    found = idset.shares(ids("2-7"), tasks)
-    assert [idset.encode(part) for part in found] == shares
-
-
-def test_a_share_of_no_ids_is_empty():
-    assert idset.shares(0, 3) == [0, 0, 0]
-
-
 def test_a_task_gets_all_pus_of_its_cores():
     assert idset.encode(bound("2-5", index=1, tasks=2).pus) == "4-5,20-21"
 
@@ -133,10 +113,6 @@ def test_equally_near_gpus_are_ordered_by_their_ids():
     assert bound("0-1", "0-1", devices=pair).gpus == (0, 1)
 
 
-def test_gpus_in_unknown_locations_are_ordered_by_their_ids():
-    assert [bound("0-15", "0-3", i, 2, devices=()).gpus for i in range(2)] == [(0, 1), (2, 3)]
-
-
 def test_a_gpu_in_an_unknown_location_is_nearer_than_one_in_another_socket():
     devices = [gpu("10", 3), gpu("20", None)]
     assert bound("0-3", "0-1", devices=devices).gpus == (1, 0)
@@ -159,14 +135,6 @@ def test_together_the_tasks_use_each_gpu_and_each_has_one(tasks, gpus):
 def test_gpus_that_the_shell_gave_a_task_stay_and_are_ordered_by_distance():
     """``-o gpu-affinity=per-task`` gives it some."""
     assert bound("0-15", "0-3", 0, 2, visible=(0, 3)).gpus == (3, 0)
-
-
-def test_visible_gpus_of_others_are_ignored():
-    assert bound("8-11", "0-1", 0, 1, visible=(2, 3)).gpus == (1, 0)
-
-
-def test_a_job_without_gpus_gets_none():
-    assert bound("0-15", visible=(0, 1)).gpus == ()
 
 
 def test_very_many_gpus_and_tasks_are_divided_in_order():
@@ -378,12 +346,6 @@ def test_each_partition_of_a_gpu_has_a_number_on_the_whole_node():
     ]
     found = with_ids_of_node(machine(devices[1:]), [device.pci for device in devices])
     assert [(gpu.id, gpu.cores) for gpu in found.gpus] == [(2, ids("4-7")), (3, ids("4-7"))]
-
-
-def test_distance_is_near_then_same_socket_then_unknown_then_elsewhere():
-    here = machine([gpu("10", 0), gpu("20", 1), gpu("30", None), gpu("40", 3)])
-    found = [distance(here, ids("0-3"), gpu) for gpu in range(4)]
-    assert found == sorted(set(found))
 
 
 # -- cores that the system keeps

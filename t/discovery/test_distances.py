@@ -13,7 +13,7 @@ from treepool.discovery import binding
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import topo_of
 from treepool.discovery.task import Task
-from treepool.rfc.links import Distances, read_links
+from treepool.rfc.links import Distances
 
 #: Two sockets of two NUMA nodes each, as Linux reports them (ACPI's SLIT).
 SLIT = [10, 12, 32, 32, 12, 10, 32, 32, 32, 32, 10, 12, 32, 32, 12, 10]
@@ -100,11 +100,6 @@ def test_distances_are_between_the_domains_that_are_numa_nodes():
     assert distances(by_os("NUMALatency", 5, SLIT), packages=4, numas=1).locality == "socket"
     assert distances(by_os("NUMALatency", 5, SLIT), ["numa"]).locality == "numa"
     assert distances(by_os("NUMALatency", 5, SLIT), ["socket"]) is None
-
-
-def test_a_table_of_distances_comes_back_from_its_json():
-    links = topo_of(read_hwloc(Made(more=by_os("", 5, SLIT)).xml())).machine.links
-    assert read_links(links.to_dict()) == links
 
 
 def test_the_preferred_numa_node_is_the_one_nearest_to_all_cores():

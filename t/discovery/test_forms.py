@@ -65,15 +65,6 @@ def test_partitions_are_gpus_in_the_xml_of_every_version_of_hwloc(version, count
     assert not machine.warnings
 
 
-def test_a_cuda_device_of_hwloc_3_has_its_size_in_kib():
-    sizes = {"CUDAGlobalMemorySize": "16515072", "GPUModel": "Tesla V100-SXM2-16GB"}
-    made = Made(devices=[Device("0000:03:00.0", 0, backends=[("cuda0", "CUDA")], infos=sizes)])
-    text = made.xml(3)
-    assert 'subtype="CUDA"' in text and "16515072KiB" in text and "Backend" not in text
-    (gpu,) = read_hwloc(text).gpus
-    assert (gpu.model, gpu.memory >> 20) == ("Tesla V100-SXM2-16GB", 16128)
-
-
 #: Files that hwloc 2 wrote: the tests' own, and those of real nodes beside the checkout.
 DATA = Path(__file__).parent / "data"
 NODE = DATA.parents[2] / "doc" / "node.xml"
@@ -308,7 +299,3 @@ def test_turbo_frequencies_do_not_make_kinds():
         "cores": "0-3",
         "memory": 16,
     }
-
-
-def test_kinds_are_left_out_if_other_levels_are_named():
-    assert described(HYBRID, ["socket"]).topo["socket"] == [{"cores": "0-5", "memory": 16}]

@@ -4,7 +4,6 @@ import ast
 import ctypes
 import ctypes.util
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -98,15 +97,6 @@ def test_cores_and_sockets_are_those_of_linux():
 
 
 @real
-@pytest.mark.skipif(shutil.which("lstopo-no-graphics") is None, reason="lstopo is not installed")
-def test_cores_and_sockets_are_those_of_lstopo():
-    command = ["lstopo-no-graphics", "--of", "xml", "--restrict", "binding", "-"]
-    theirs = read_hwloc(subprocess.run(command, capture_output=True, check=True).stdout)
-    assert machine().pus == theirs.pus
-    assert sockets(machine()) == sockets(theirs)
-
-
-@real
 @pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs")
 def test_a_bound_process_sees_its_own_cpus_and_the_whole_machine_if_asked():
     """This runs in a process of its own, because hwloc asks how each thread is bound."""
@@ -188,13 +178,6 @@ def test_devices_caches_and_memory_are_read(saved):
 
 
 @real
-def test_a_missing_saved_machine_is_an_error_of_one_line(monkeypatch):
-    monkeypatch.setenv("FLUX_HWLOC_XMLFILE", "/nowhere/node.xml")
-    with pytest.raises(InvalidHardware, match=r"^hwloc cannot read this machine: topology_\w+: "):
-        libhwloc.local_xml()
-
-
-@real
 @pytest.mark.parametrize("variable", ["FLUX_HWLOC_XMLFILE", "HWLOC_XMLFILE"])
 @pytest.mark.parametrize(
     ("path", "problem"),
@@ -261,24 +244,6 @@ def installed(monkeypatch):
         monkeypatch.setattr(ctypes.util, "find_library", lambda _: other)
 
     return installed
-
-
-def test_the_library_is_called_in_the_same_steps_as_by_flux(installed):
-    fake = Fake()
-    installed(libhwloc_so_15=fake)
-    assert libhwloc.local_xml() == b"<topology/>"
-    assert fake.calls == [
-        "topology_init",
-        "topology_set_io_types_filter",
-        "topology_set_flags",
-        "topology_load",
-        "get_cpubind",
-        "topology_restrict",
-        "bitmap_free",
-        "topology_export_xmlbuffer",
-        "free_xmlbuffer",
-        "topology_destroy",
-    ]
 
 
 def test_the_whole_machine_is_read_without_the_libraries_of_vendors(installed):

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import hwlocfile
-from discovery.nodes import real, with_matrix
+from discovery.nodes import real
 from rfc.wires import CUBE_MESH, NV1, NV2, NV4, PIX, joined
 from treepool.discovery.hwlocxml import Distances, parse
 from treepool.discovery.linking import (
@@ -23,7 +22,7 @@ from treepool.discovery.linking import (
     table,
 )
 from treepool.rfc import idset
-from treepool.rfc.links import MAX_GPUS, PATHS, Device, Link, Links, Nic, Wire, read_links
+from treepool.rfc.links import MAX_GPUS, PATHS, Link, Links, Nic, Wire, read_links
 from work import Lines
 
 
@@ -54,18 +53,6 @@ ABCD = {"a": 0, "b": 1, "c": 2, "d": 3}
 # -- matrices
 
 
-@pytest.mark.parametrize("gpus", [4, 12])
-def test_gpus_that_are_all_joined_by_xgmi(gpus):
-    devices = [
-        hwlocfile.Device(f"0000:{i + 1:02x}:00.0", i % 4, backends=[(f"rsmi{i}", "RSMI")])
-        for i in range(gpus)
-    ]
-    (found,) = parse(with_matrix("XGMIBandwidth", 100_000, devices).xml()).distances
-    assert found.name == "XGMIBandwidth"
-    ids = {key: i for i, key in enumerate(found.objects)}
-    assert table(fast_pairs([found], ids), {}).links == (Link("xgmi", 100.0, ((1 << gpus) - 1,)),)
-
-
 def test_the_gpus_of_a_real_dgx_2_are_all_joined_alike_through_its_switches():
     links = table(fast_pairs(*real_matrix("nvidiaDGX2.xml", "NVLinkBandwidth")), {})
     assert links.links == (Link("nvlink", 150.0, (0xFFFF,)),)
@@ -76,11 +63,6 @@ def test_the_gpus_of_a_real_dgx_2_are_all_joined_alike_through_its_switches():
 def test_the_gpus_of_real_mi300a_nodes_are_all_joined_by_xgmi(name, gpus):
     links = table(fast_pairs(*real_matrix(name, "XGMIBandwidth")), {})
     assert links.links == (Link("xgmi", 100.0, ((1 << gpus) - 1,)),)
-
-
-def test_a_direct_link_has_its_bandwidth_in_gb_per_second():
-    pairs = fast_pairs([nvlink("abcd", {"ab": 50_000, "bc": 25_000})], ABCD)
-    assert pairs == {(0, 1): Wire("nvlink", 50.0), (1, 2): Wire("nvlink", 25.0)}
 
 
 def test_two_gpus_on_switches_have_the_bandwidth_of_the_slower_one_and_of_their_direct_links():
@@ -102,25 +84,11 @@ def test_the_slower_of_two_directions_counts_and_one_alone_counts():
     assert fast_pairs([alone], ABCD)[0, 1].gbps == 50
 
 
-def test_the_diagonal_has_no_meaning():
-    assert fast_pairs([matrix("XGMIBandwidth", "ab", [1e30, 0, 0, float("nan")])], ABCD) == {}
-
-
-def test_matrices_of_other_things_are_not_used():
-    hops = matrix("XGMIHops", "ab", [0, 1, 1, 0])
-    assert fast_pairs([hops], ABCD) == {}
-
-
 def test_the_faster_link_of_two_matrices_counts():
     slow = matrix("XGMIBandwidth", "ab", [0, 10_000, 10_000, 0])
     fast = nvlink("ab", {"ab": 50_000})
     for order in ([slow, fast], [fast, slow]):
         assert fast_pairs(order, ABCD) == {(0, 1): Wire("nvlink", 50.0)}
-
-
-def test_objects_of_one_gpu_are_not_joined_to_themselves():
-    found = nvlink("abx", {"ab": 50_000, "ax": 50_000, "bx": 50_000})
-    assert fast_pairs([found], {"a": 0, "x": 0, "b": 1}) == {(0, 1): Wire("nvlink", 50.0)}
 
 
 # -- PCIe
@@ -179,11 +147,6 @@ def test_each_gpu_has_all_nics_that_are_nearest_to_it():
         Nic("hsi2", 0b100, "SYS"),
     )
     assert nearest_nics(["a", "b"], {0: ["", "SYS"], 1: ["", ""]}) == (Nic("b", 1, "SYS"),)
-
-
-def test_a_table_keeps_the_devices_it_is_given():
-    devices = [Device("MI300A", 128, 0b1111)]
-    assert table({}, {}, devices=iter(devices)).devices == tuple(devices)
 
 
 DEVICES = st.builds(

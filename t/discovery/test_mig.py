@@ -2,7 +2,6 @@
 
 import pytest
 
-from discovery.nodes import MI250X
 from hwlocfile import Device, Made
 from treepool.discovery.describe import Describer
 from treepool.discovery.hwloc import read_hwloc
@@ -86,12 +85,6 @@ def test_gpus_that_hwloc_does_not_know_are_taken_from_the_list():
     gpus = with_instances(read_hwloc(Made().xml()), read_list(TEXT)).gpus
     assert [gpu.uuid for gpu in gpus] == ["MIG-c6d", "MIG-0f1", "MIG-0f2", "GPU-7b9", "GPU-7ba"]
     assert {gpu.vendor for gpu in gpus} == {"nvidia"}
-
-
-def test_gpus_of_another_vendor_are_named():
-    amd = Device("0000:01:00.0", 0, MI250X, [("rsmi0", "RSMI")])
-    node = described(made=Made(devices=[amd]))
-    assert "nvidia-smi -L is not used: the node has GPUs of another vendor" in node.warnings
 
 
 def test_links_join_whole_gpus_only():

@@ -77,45 +77,6 @@ def test_the_text_of_a_real_node_with_nvswitch():
     assert node.near[4] == ids("52-103")
 
 
-def test_gpus_behind_nvswitches():
-    gpus = range(8)
-    node = read_topo(
-        table(
-            " ".join([f"GPU{i}" for i in gpus] + ["NIC0 CPU Affinity NUMA Affinity"]),
-            *(
-                " ".join(
-                    [f"GPU{i}", *("X" if i == j else "NV18" for j in gpus)]
-                    + ["PXB 0-31 0" if i < 4 else "SYS 32-63 1"]
-                )
-                for i in gpus
-            ),
-            "NIC0 PXB PXB PXB PXB SYS SYS SYS SYS X",
-        )
-    )
-    assert node.links.kind == "all-to-all" and node.nvswitch
-    assert node.links.links == (Link("nvlink", 450.0, (0xFF,)),)
-    assert node.links.nics == (Nic("NIC0", 0x0F, "PXB"), Nic("NIC0", 0xF0, "SYS"))
-    assert node.near[3] == ids("0-31")
-    assert node.near[4] == ids("32-63")
-
-
-def test_gpus_with_pcie_alone():
-    node = read_topo(
-        table(
-            "GPU0 GPU1 GPU2 GPU3 NIC0 CPU Affinity NUMA Affinity",
-            "GPU0 X NODE SYS SYS SYS 0-15 0",
-            "GPU1 NODE X SYS SYS SYS 0-15 0",
-            "GPU2 SYS SYS X NODE PHB 16-31 1",
-            "GPU3 SYS SYS NODE X SYS 16-31 1",
-            "NIC0 SYS SYS PHB SYS X",
-        )
-    )
-    assert node.links.kind == "pcie"
-    across = (0b0101, 0b1001, 0b0110, 0b1010)
-    assert node.links.links == (Link("pcie", 10.0, (0b0011, 0b1100)), Link("pcie", 8.0, across))
-    assert node.links.nics == (Nic("NIC0", 0b0100, "PHB"), Nic("NIC0", 0b1011, "SYS"))
-
-
 def test_the_text_of_a_real_node_with_pcie_alone():
     node = read_topo(real("nvidia-smi/rtx4090-8gpu.txt").read_text())
     assert node.links.kind == "pcie"
@@ -188,19 +149,10 @@ def test_lists_of_cpus_and_nodes_come_in_many_forms(words, near):
     assert node.near == {0: near}
 
 
-def test_gpu_ids_are_those_of_the_text():
-    node = read_topo(table("GPU3 GPU1", "GPU3 X NV2", "GPU1 NV2 X"))
-    assert node.links.pairs() == {(1, 3): Wire("nvlink", 50.0)}
-
-
 @pytest.mark.parametrize("text", ["No devices were found\n", "\nNo devices found.\n"])
 def test_a_node_without_gpus_has_no_links(text):
     assert read_topo(text).links == Links()
     assert read_topo(text).near == {}
-
-
-def test_a_table_of_nics_alone_has_no_gpus():
-    assert read_topo(table("NIC0 NIC1", "NIC0 X PIX", "NIC1 PIX X")).links == Links()
 
 
 def test_the_slower_link_counts_and_a_note_says_so_if_two_rows_differ():

@@ -156,11 +156,6 @@ NVL = {
 }
 
 
-def test_hosts_of_slurm_may_have_several_numbers():
-    found, _ = fabric("SwitchName=a Nodes=r[0-1]n[0-1]\nSwitchName=b Nodes=r2n0\n", "r[0-2]n0,r0n1")
-    assert [item["ranks"] for item in found["switch"]] == ["0-1,3", "2"]
-
-
 @pytest.mark.parametrize("text", [SHOWN, SPLIT, "\n".join(SHOWN.splitlines()[::-1])])
 def test_what_scontrol_shows_and_lines_that_go_on_are_the_same_tree(text):
     found, warnings = fabric(text, "n[0-4]")

@@ -164,13 +164,6 @@ def test_what_a_node_leaves_out_has_slurms_default(line, sockets, cores):
     assert idset.size(nodes["n"].machine.cores) == cores
 
 
-def test_cpus_that_fit_nothing_are_told():
-    nodes, _ = described("NodeName=n Sockets=2 CPUs=16")
-    assert "CPUs=16 do not fit 2 sockets of 1 cores of 1 threads, which Slurm takes" in (
-        nodes["n"].notes
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "levels", "topo"),
     [

@@ -69,10 +69,6 @@ def test_very_long_lists_are_cut():
     assert len(seen({CUDA: ",".join(map(str, range(100_000)))}, "nvidia")) == 1024
 
 
-def test_cuda_ignores_the_variables_of_amd():
-    assert seen({CUDA: "1", ROCR: "2", HIP: "3"}, "nvidia", FOUR) == (1,)
-
-
 @pytest.mark.parametrize(
     "environment, gpus",
     [
@@ -125,17 +121,6 @@ def test_a_contained_job_without_gpus_sees_none():
 )
 def test_flux_says_whether_a_job_is_contained(value, contained):
     assert is_contained({} if value is None else {CONTAINED: value}) is contained
-
-
-def test_what_a_program_of_a_contained_job_is_set_is_what_it_sees():
-    for gpus in ((5,), (7, 2), (2, 5, 7)):
-        for vendor in ("nvidia", "amd"):
-            made = settings(gpus, vendor, {}, {}, (2, 5, 7))
-            assert seen(made, vendor, 0xFF, {}, (2, 5, 7)) == gpus
-
-
-def test_a_job_without_gpus_sees_none():
-    assert settings((), "nvidia", {}) == {CUDA: "-1", ORDER: "PCI_BUS_ID"}
 
 
 def test_an_order_that_is_set_stays():

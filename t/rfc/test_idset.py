@@ -201,3 +201,16 @@ def test_each_value_has_the_ids_that_have_it(values, among):
         for value in ("a", "b")
         if (having := [i for i, v in enumerate(values) if v == value and among >> i & 1])
     }
+
+
+@pytest.mark.parametrize(
+    ("parts", "shares"),
+    [
+        (2, ["2-4", "5-7"]),
+        (4, ["2", "3-4", "5", "6-7"]),
+        (8, ["2", "2", "3", "4", "5", "5", "6", "7"]),
+    ],
+)
+def test_shares_are_contiguous_and_equal_but_for_one_id(parts, shares):
+    found = idset.shares(idset.decode("2-7"), parts)
+    assert [idset.encode(part) for part in found] == shares
