@@ -211,7 +211,8 @@ def test_memory_of_a_tier_near_nothing_belongs_to_the_node():
     assert read_hwloc(made.xml()).cxl
 
 
-def test_the_bandwidth_says_the_tier_if_hwloc_does_not_name_it():
+@pytest.mark.parametrize(("mbps", "tiers"), [(200, {"hbm"}), (199, set())])
+def test_the_bandwidth_says_the_tier_if_hwloc_does_not_name_it(mbps, tiers):
     made = Made(packages=1, numas=1, smt=1, extra_memory=[(0, 8, "")])
     text = made.xml()
     numbers = numbers_of(text, "NUMANode")
@@ -219,12 +220,14 @@ def test_the_bandwidth_says_the_tier_if_hwloc_does_not_name_it():
         '<memattr name="Bandwidth">'
         + "".join(
             f'<memattr_value target_obj_type="NUMANode" target_obj_gp_index="{n}" value="{value}"/>'
-            for n, value in zip(numbers, (100, 400))
+            for n, value in zip(numbers, (100, mbps))
         )
         + "</memattr>"
     )
     text = text.replace("</topology>", more + "</topology>")
-    assert topo_of(read_hwloc(text)).topo["hbm"] == [{"cores": "0-3", "memory": 8}]
+    assert {(far.tier, far.cores) for far in read_hwloc(text).far_memory} == {
+        (tier, 0xF) for tier in tiers
+    }
 
 
 def test_memory_of_an_unknown_tier_is_left_out_with_a_warning():
@@ -398,6 +401,7 @@ def test_the_slow_nic_of_the_service_network_is_ignored():
             Device("0000:03:00.0", 0, backends=[("nvml0", "NVML")]),
             Device("0000:04:00.0", 0, "0200 [8086:1521] [15d9:088e] 01", [("eno1", "")], speed=0.6),
             Device("0000:05:00.0", 3, NIC, [("mlx5_0", "")], speed=31.5),
+            Device("0000:06:00.0", 0, NIC, [("mlx5_1", "")], speed=3.9),
         ]
     )
     nics = read_hwloc(made.xml()).links.nics

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treepool.discovery.machine import Gpu, Machine
-from treepool.discovery.task import Task
+from treepool.discovery.task import Task, task_of
 from treepool.discovery.visible import (
     CONTAINED,
     CUDA,
@@ -15,9 +15,11 @@ from treepool.discovery.visible import (
     Library,
     given_to,
     is_contained,
+    seen_by,
     settings_of,
 )
 from treepool.errors import InvalidHardware
+from treepool.rfc.rset import ResourceSet
 
 FOUR = 0b1111
 
@@ -150,7 +152,8 @@ def test_gpus_are_not_counted_where_some_before_them_are_not_known(before):
     gpus = (*before, Gpu(2, "amd"), Gpu(3, "amd"))
     task = Task(Machine("n0", 1, gpus=gpus), 1, 0b1100, node_gpus=sum(1 << g.id for g in gpus))
     if all(gpu.vendor for gpu in gpus) and len(gpus) == 4:
-        assert settings_of(task, (2, 3), {})[ROCR] == "0,1"
+        made = settings_of(task, (2, 3), {})
+        assert (made[CUDA], made[ROCR], made[HIP]) == ("-1", "0,1", "0,1")
     else:
         with pytest.raises(InvalidHardware, match="are of several vendors, and some are not known"):
             settings_of(task, (2, 3), {})
@@ -162,6 +165,14 @@ def test_what_flux_lists_in_cudas_variable_is_no_division_on_a_node_of_several_v
     assert given_to(task, {CUDA: "1,2"}) is None
     assert given_to(task, {CUDA: "1", ROCR: "0", HIP: "0"}) == (1, 2)
     assert given_to(task, {CUDA: "1", ROCR: "-1"}) == (1,)
+
+
+def test_any_number_may_be_a_gpu_if_R_has_some_that_the_machine_lacks():
+    children = {"core": "0", "gpu": "2"}
+    execution = {"R_lite": [{"rank": "0", "children": children}], "nodelist": ["n0"]}
+    R = ResourceSet.read({"version": 1, "execution": execution})
+    task = task_of(R, 0, Machine("n0", 1, gpus=(Gpu(0, "nvidia"),)))
+    assert seen_by(task, {CUDA: "2"}) == (2,)
 
 
 # -- MIG instances

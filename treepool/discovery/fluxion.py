@@ -172,15 +172,13 @@ class _Graph:
         if len(self.left) > _MOST_TYPES:
             more = len(self.left) - _MOST_TYPES
             lines.append(f"left out of Fluxion's graph: vertices of {more} more types")
-        if self.properties:
-            some = _listed(self.properties)
-            lines.append(f"left out of Fluxion's graph: properties that nodes lack in R: {some}")
-        if self.strange:
-            some = _listed(self.strange)
-            lines.append(f"left out of Fluxion's graph: nodes that R lacks: {some}")
-        if self.twice:
-            some = _listed(self.twice)
-            lines.append(f"GPUs of one id in several places belong to the node itself: {some}")
+        for what, names in (
+            ("left out of Fluxion's graph: properties that nodes lack in R", [*self.properties]),
+            ("left out of Fluxion's graph: nodes that R lacks", self.strange),
+            ("GPUs of one id in several places belong to the node itself", self.twice),
+        ):
+            if names:
+                lines.append(f"{what}: {_listed(names)}")
         flat = self.R.mask & ~idset.from_ids(r for r, node in self._found.items() if node.cores)
         if flat:
             lines.append(
@@ -189,7 +187,7 @@ class _Graph:
         return lines
 
 
-def _listed(names: Any) -> str:
+def _listed(names: Sequence[str]) -> str:
     every = [printable(shortened(name)) for name in names]
     more = len(every) - _MOST_NAMES
     return ", ".join(every[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -265,13 +265,11 @@ def warnings_on(found: Sequence[FoundGpu], root: Object) -> list[str]:
     everything = list(root.walk())
     if not any(item.type == "OSDev" and item.backend == "RSMI" for item in everything):
         counted = [gpu.device for gpu in found]
-        types = (
-            (item, _PCI_TYPE.match(item.attributes.get("pci_type", ""))) for item in everything
-        )
         vga = [
             bus
-            for item, kind in types
-            if kind and (kind[1], kind[2]) == ("0300", "1002") and item not in counted
+            for item in everything
+            if (kind := _PCI_TYPE.match(item.attributes.get("pci_type", "")))
+            if kind.group(1, 2) == ("0300", "1002") and item not in counted
             if _BUS_ID.fullmatch(bus := item.attributes.get("pci_busid", "").lower())
         ]
         if vga:

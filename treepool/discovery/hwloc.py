@@ -47,7 +47,15 @@ def read_hwloc(
     if not cores.pus:
         raise InvalidHardware(f"{source}: has no core that may be used")
     found = gpu_reader.find(topology.root, gpu_index)
-    gpus = tuple(_placed(gpu, cores) for gpu in found)
+    gpus = tuple(
+        Gpu(
+            *(gpu.id, gpu.vendor, gpu.model, gpu.memory, near_cores(gpu.device, cores.mask)),
+            pci=gpu.pci,
+            profile=gpu.profile,
+            number=gpu.number,
+        )
+        for gpu in found
+    )
     warnings = gpu_reader.warnings_on(found, topology.root)
     if topology.version > KNOWN:
         warnings.append(f"XML of version {topology.version} of hwloc's format is read as {KNOWN}'s")
@@ -73,7 +81,8 @@ def read_hwloc(
         numa_nodes=memory.numa_nodes(),
         distances=numa_distances(topology),
         unified_memory=bool(gpus) and all(gpu.shares_memory for gpu in gpus),
-        cxl=any(far.tier == "cxl" for far in memory.far) or _has_cxl(topology.root),
+        cxl=any(far.tier == "cxl" for far in memory.far)
+        or any(o.type == "OSDev" and o.subtype == "CXLMem" for o in topology.root.walk()),
         notes=(
             *cores.notes,
             *gpu_reader.notes_on(found, topology.root),
@@ -129,21 +138,6 @@ class _Cores:
         return self._masks[cpuset]
 
 
-def _placed(found: gpu_reader.FoundGpu, cores: _Cores) -> Gpu:
-    """The GPU with the cores near it."""
-    near = near_cores(found.device, cores.mask)
-    return Gpu(
-        found.id,
-        found.vendor,
-        found.model,
-        found.memory,
-        near,
-        found.pci,
-        profile=found.profile,
-        number=found.number,
-    )
-
-
 def _regions(root: Object, cores: _Cores) -> Iterator[Region]:
     for holder in root.walk():
         kind = _REGIONS.get(holder.type)
@@ -161,15 +155,16 @@ def _core_kinds(topology: Topology, cores: _Cores) -> dict[str, int]:
     """
     able = [number(k.infos.get("LinuxCapacity", "")) or k.efficiency for k in topology.cpu_kinds]
     most = max(able, default=0)
-    found: dict[str, int] = {}
+    found: list[tuple[str, int]] = []
     for kind, amount in zip(topology.cpu_kinds, able):
         name = _CORE_TYPES.get(kind.infos.get("CoreType", ""), "")
         if not name and amount >= 0:
             name = "pcore" if 10 * amount >= 9 * most else "ecore"
-        mask = cores.in_cpuset(kind.cpuset) & ~union(found.values())
+        mask = cores.in_cpuset(kind.cpuset) & ~union(mask for _, mask in found)
         if name and mask:
-            found[name] = found.get(name, 0) | mask
-    return found if len(found) > 1 else {}
+            found.append((name, mask))
+    kinds = idset.gathered(found)
+    return kinds if len(kinds) > 1 else {}
 
 
 def _notes_on_kinds(topology: Topology) -> list[str]:
@@ -179,8 +174,3 @@ def _notes_on_kinds(topology: Topology) -> list[str]:
     if len(topology.cpu_kinds) < 2 or known:
         return []
     return ["cores differ in frequency alone: they count as of one kind"]
-
-
-def _has_cxl(root: Object) -> bool:
-    """Whether there is a CXL memory device, whether or not Linux uses it as memory."""
-    return any(o.type == "OSDev" and o.subtype == "CXLMem" for o in root.walk())

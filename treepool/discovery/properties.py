@@ -24,24 +24,22 @@ def of_machine(machine: Machine) -> frozenset[str]:
     ``memory-hbm`` for each tier of memory other than ordinary memory. They contain no colon,
     because ``flux submit --requires`` takes the text before a colon as an operator.
     """
-    names = set()
+    names = {f"memory-{far.tier}" for far in machine.far_memory}
     for gpu in machine.gpus:
-        if gpu.vendor:
-            names.add(f"gpu-vendor-{gpu.vendor}")
-        if model_name(gpu.model):
-            names.add(f"gpu-{model_name(gpu.model)}")
-        if gpu.profile:
-            names.add(f"gpu-profile-{_plain(gpu.profile)}")
+        told = (
+            ("vendor-", gpu.vendor),
+            ("", model_name(gpu.model)),
+            ("profile-", _plain(gpu.profile)),
+        )
+        names |= {f"gpu-{what}{name}" for what, name in told if name}
     if machine.gpus:
         names.add(f"gpus-{len(machine.gpus)}")
-    if machine.unified_memory:
-        names.add("unified-memory")
-    if machine.nvswitch:
-        names.add("nvswitch")
-    if machine.cxl:
-        names.add("cxl")
-    names.update(f"memory-{far.tier}" for far in machine.far_memory)
-    return frozenset(names)
+    has = {
+        "unified-memory": machine.unified_memory,
+        "nvswitch": machine.nvswitch,
+        "cxl": machine.cxl,
+    }
+    return frozenset(names | {name for name, there in has.items() if there})
 
 
 def model_name(model: str) -> str:
