@@ -119,3 +119,12 @@ def test_a_port_that_is_down_on_one_node_does_not_remove_the_links_of_the_others
     (table,) = encoded.R.key().tables.values()
     assert table.nics == (Nic("mlx5_0", 1, "PHB"),)
     assert any("ranks 0: other NICs" in warning for warning in encoded.warnings)
+
+
+def test_links_of_nodes_with_one_topo_are_left_out_if_they_differ():
+    made = (Made(devices=[gpu(0, 0, **way), gpu(1, 0, **way)]) for way in ({}, {"switch": "a"}))
+    nodes = [Nodes(1 << i, Describer().of_xml(one.xml().encode())) for i, one in enumerate(made)]
+    encoded = encode_new(nodes, ["a", "b"])
+    assert not encoded.R.key().tables
+    told = "2 kinds of links among nodes of one topo: their links are left out"
+    assert told in encoded.warnings

@@ -163,3 +163,11 @@ def test_gpus_near_cpus_that_hwloc_does_not_show_are_named():
     assert after.warnings == (
         "nvidia-smi: gpus 1 are near CPUs that hwloc does not show: is it of this node?",
     )
+
+
+def test_hwlocs_cores_near_a_gpu_count_and_others_of_the_report_are_told():
+    text = report("GPU0 GPU1 CPU Affinity", "GPU0 X SYS 4-7", "GPU1 SYS X 4-7")
+    machine = combined(node(0, 1), text)
+    assert [idset.encode(gpu.cores) for gpu in machine.gpus] == ["0-3", "4-7"]
+    (warning,) = machine.warnings
+    assert warning == "gpu 0 is near cores 0-3, but near 4-7 for nvidia-smi"
