@@ -22,7 +22,12 @@ NODE = Made(
     packages=1,
     cores=6,
     devices=[
-        Device(f"0000:0{i + 1}:00.0", numa, backends=[(f"nvml{i}", "NVML")])
+        Device(
+            f"0000:0{i + 1}:00.0",
+            numa,
+            backends=[(f"nvml{i}", "NVML")],
+            infos={"GPUModel": "H100"},
+        )
         for i, numa in enumerate((0, 0, 1))
     ],
 )
@@ -91,6 +96,11 @@ def test_links_join_whole_gpus_only():
     links = described().machine.links
     assert links.gpus == 0b11111 or links.gpus == 0b11000
     assert all(not mask & 0b111 for link in links.links for mask in link.among)
+    assert [(device.memory, device.gpus) for device in links.devices] == [
+        (40, 0b00001),
+        (10, 0b00110),
+        (0, 0b11000),
+    ]
 
 
 def test_a_list_of_another_node_is_not_used():
