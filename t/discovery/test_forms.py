@@ -198,6 +198,11 @@ def test_memory_of_superchips_gives_one_note_and_no_warning(model):
     assert (device.c2c, device.gpus) == (450, 0b1111)
 
 
+def test_memory_of_fewer_gpus_than_there_are_is_near_none_of_them():
+    machine = read_hwloc(superchip("NVIDIA GH200 480GB", 4, 16, 96).xml())
+    assert [far.cores for far in machine.far_memory] == [machine.cores] * 2
+
+
 def test_memory_that_hwloc_holds_in_a_group_of_its_own_is_of_the_gpus():
     """What hwloc 2 makes of sierra.xml: nodes without CPUs are each in a group in the machine."""
     text = superchip("NVIDIA GH200 480GB", 2, 9, 96).xml()
