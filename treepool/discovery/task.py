@@ -103,13 +103,7 @@ def task_of(
         )
     topo_gpus = _in_topo(entry.gpus, told.gpus)
     gpu_of = dict(zip(idset.iterate(topo_gpus), idset.iterate(entry.gpus)))
-    near: dict[int, int] = {}
-    to_machine = idset.by_position(topo_cores, cores)
-    for domain in described.tree.walk() if described is not None else ():
-        if domain.cores:
-            gpus = (gpu_of[gpu] for gpu in idset.iterate(domain.gpus & topo_gpus))
-            # A smaller domain comes later.
-            near.update(dict.fromkeys(gpus, to_machine(domain.cores & topo_cores)))
+    near = _near_gpus(described, gpu_of, topo_cores, cores)
     links = key.links_of(described.topo) if key is not None and described is not None else None
     if topo_gpus != entry.gpus:
         machine = _with_ids_of_R(machine, gpu_of)
@@ -192,6 +186,23 @@ def _with_ids_of_R(machine: Machine, new: Mapping[int, int]) -> Machine:
     """*machine* with those of its GPUs that have a *new* id, in the order of these ids."""
     gpus = (attrs.evolve(gpu, id=new[gpu.id]) for gpu in machine.gpus if gpu.id in new)
     return attrs.evolve(machine, gpus=tuple(sorted(gpus, key=lambda gpu: gpu.id)))
+
+
+def _near_gpus(
+    described: Optional[KeyEntry], gpu_of: Mapping[int, int], topo_cores: int, cores: int
+) -> dict[int, int]:
+    """The job's cores in the smallest domain of the topo around each of its GPUs, by ids of R.
+
+    *gpu_of* has the ids of R by those of the topo; *topo_cores* are *cores* of the machine.
+    """
+    near: dict[int, int] = {}
+    to_machine = idset.by_position(topo_cores, cores)
+    for domain in described.tree.walk() if described is not None else ():
+        if domain.cores:
+            gpus = (new for gpu, new in gpu_of.items() if domain.gpus >> gpu & 1)
+            # A smaller domain comes later.
+            near.update(dict.fromkeys(gpus, to_machine(domain.cores & topo_cores)))
+    return near
 
 
 def _completed(machine: Machine, near: Mapping[int, int]) -> Machine:
