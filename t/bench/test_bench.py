@@ -97,7 +97,7 @@ class TestCommand:
     def test_nothing_but_the_answer_goes_to_a_pipe(self):
         argv = ["--nodes", "16", "--json", *map(str, QUICK)]
         done = subprocess.run(
-            [sys.executable, str(REPOSITORY / "t/bench"), *argv],
+            [sys.executable, str(REPOSITORY / "tools/bench"), *argv],
             capture_output=True,
             timeout=60,
             env=bare_environment(),
