@@ -86,8 +86,3 @@ def test_what_names_no_node_or_several_kinds_is_refused(like, words):
     with pytest.raises(InvalidOption) as e:
         added(cluster(), 1, like)
     assert words in str(e.value)
-
-
-def test_there_is_a_most_of_nodes():
-    with pytest.raises(InvalidOption, match="at most"):
-        added(cluster(), 9_999_999, "0")

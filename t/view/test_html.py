@@ -94,20 +94,10 @@ def test_it_names_no_address_but_its_own_anchors(picture_of):
         assert attrs.get("href", "#").startswith("#")
 
 
-def test_no_element_has_a_style_of_its_own_which_the_policy_would_refuse(picture_of):
-    assert not any("style" in attrs for _, attrs in page_of(picture_of("a")).elements)
-
-
 def test_hosts_that_count_up_are_runs(picture_of):
     R = cluster("numa")
     R["execution"]["nodelist"] = ["n[08-10],login"]
     assert page_of(picture_of(R)).data["hosts"] == [["n", 8, 2, 3], ["login"]]
-
-
-def test_jobs_whose_names_count_up_are_together(picture_of):
-    data = page_of(picture_of("a", ["slot=1/core", "slot=1/core", "slot=2/core"])).data
-    assert data["jobs"] == [["1", [0, 0, 1]]]
-    assert data["kinds"] == [["slot=1/core", 1, 1, 1, 0], ["slot=2/core", 2, 1, 2, 0]]
 
 
 @pytest.mark.depth

@@ -110,13 +110,6 @@ def test_a_time_that_has_passed_is_no_promise(reserved):
     assert "latest" not in late and "about" not in late
 
 
-def test_only_jobs_that_no_other_must_precede_wait_for_resources():
-    assert Facts("f1", "SCHED", answer=WAITING).waits_for_resources
-    assert not Facts("f1", "SCHED", answer={**WAITING, "behind": 7}).waits_for_resources
-    assert not Facts("f1", "RUN", answer={"state": "running"}).waits_for_resources
-    assert not Facts("f1", "SCHED").waits_for_resources
-
-
 @pytest.mark.parametrize("result", ["COMPLETED", "FAILED", "CANCELED", "TIMEOUT", "ODD"])
 def test_a_job_that_is_over(result):
     lines = told("INACTIVE", result=result, over=NOW, exception="alloc: no\nroom")

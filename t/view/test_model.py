@@ -52,18 +52,6 @@ def test_the_numbers_of_every_step_are_those_of_the_jobs_so_far(seed):
 
 
 @pytest.mark.parametrize("seed", range(examples(80)))
-def test_free_used_and_down_are_what_the_pool_itself_says(seed):
-    pool, running = pool_with_jobs(some_R(), seed)
-    pool.mark_down("0")
-    totals = Picture.of(pool, jobs_of(running)).totals
-    allocated, down = pool.copy_allocated(), pool.copy_down()
-    for name, kind in (("cores", "cores"), ("gpus", "gpus")):
-        used = sum(idset.size(e.ranks) * idset.size(getattr(e, kind)) for e in allocated.entries)
-        assert getattr(totals, f"{name}_used") == used
-    assert totals.down == idset.size(down.mask) == 1
-
-
-@pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_moves_of_the_steps_lead_to_the_last_one(seed):
     pool, running = pool_with_jobs(some_R(), seed)
     picture = Picture.of(pool, jobs_of(running))
@@ -166,10 +154,3 @@ def test_free_gpus_whose_cores_are_taken_are_stranded_and_told_so():
     totals = Picture.of(pool, []).totals
     assert (totals.gpus_free, totals.gpus_stranded) == (8, 1.5)
     assert totals.line.endswith("8 free (1 stranded)")
-
-
-def test_a_hundred_thousand_nodes_are_a_few_looks(picture_of):
-    picture = picture_of(cluster(100_000), ["slot=5000/node{x}", "slot=40/core=5"])
-    assert len(picture.looks) < 20
-    assert picture.totals.nodes == 100_000
-    assert picture.totals.cores_used == 5000 * 96 + 200

@@ -4,15 +4,9 @@ import pytest
 
 from depth import examples
 from treepool.view.picture import Picture
-from treepool.view.rows import MANY_ROWS, hosts, rows
+from treepool.view.rows import MANY_ROWS, rows
 from view.counting import pool_with_jobs, some_R
 from view.test_model import jobs_of
-
-
-def test_idle_nodes_of_one_type_are_one_row(picture_of):
-    (row,) = rows(picture_of("b")).shown
-    assert row.ranks == tuple(range(1152))
-    assert row.layout.state == "idle"
 
 
 def test_nodes_of_one_job_are_one_row_and_of_another_job_another(picture_of):
@@ -50,7 +44,3 @@ def test_an_unfolded_rank_has_a_row_of_its_own_and_no_other_is_shown(picture_of)
     found = rows(picture_of("b"), [3, 7])
     assert [row.ranks for row in found.shown] == [(3,), (7,)]
     assert found.unfolded
-
-
-def test_hosts_are_a_hostlist(picture_of):
-    assert hosts(picture_of("a"), [0, 1, 2, 9]) == "xeon[0-2,9]"

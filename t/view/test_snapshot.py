@@ -268,14 +268,6 @@ def test_a_job_that_is_over_its_limit_ends_at_once():
     assert starts(value)["c"] == pytest.approx(0, abs=0.01)
 
 
-def test_a_job_that_can_never_run_is_refused_and_stops_nobody():
-    told = run(document(pending=[("c", "slot=3/node{x}", 9), ("d", "slot=2/node{x}", 9)]))
-    assert [one.after for one in told.starts] == [None, 0]
-    ((job, reason),) = told.refused
-    assert (job.place, told.nrefused) == ("/pending/0", 1)
-    assert "2 can serve it" in reason
-
-
 def test_who_waits_for_a_close_place_has_waited_before_the_snapshot():
     topo = {"socket": [{"cores": "0-3"}, {"cores": "4-7"}]}
     value = document(

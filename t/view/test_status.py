@@ -99,15 +99,3 @@ def test_the_totals_are_those_of_the_pool():
     assert picture.totals.line == (
         "3 nodes: 1 idle, 1 full, 1 drained; 8 of 24 cores used, 8 free; 4 of 12 GPUs used, 4 free"
     )
-
-
-def test_no_nodes_have_no_numbers():
-    R = {"version": 1, "execution": {"R_lite": [], "nodelist": []}}
-    assert Picture.of(Pool(R), []).totals.line == "0 nodes"
-
-
-def test_names_cannot_send_commands_to_a_terminal():
-    pool, jobs, picture = situation()
-    shown = repr([*status.gpu_lines(picture, jobs), *status.job_lines(pool.inventory, jobs)])
-    assert "\x1b" not in "".join(line.user for line in status.gpu_lines(picture, jobs))
-    assert shown.isprintable()
