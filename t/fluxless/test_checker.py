@@ -254,24 +254,11 @@ def test_a_job_that_still_waits_at_the_end_is_stuck_and_lost(record):
     assert found(record) == ["lost", "stuck"]
 
 
-def test_an_allocation_that_was_under_way_at_the_drain_is_not(record):
-    record["resource"][1]["timestamp"] = 112.0 - DRAIN_GRACE + 0.1
-    record["resource"][2]["timestamp"] = 130.0
-    assert found(record) == []
-
-
 @pytest.mark.parametrize("end, kinds", [(None, ["drained"]), (113.0, ["drained"]), (111.0, [])])
 def test_an_allocation_on_a_rank_that_is_gone_is_found(record, end, kinds):
     record["quiet"] = []
     record["gone"] = [["1", 90.0, end]]
     assert found(record) == kinds
-
-
-def test_a_rank_that_is_gone_is_not_expected_to_be_free(record):
-    record["gone"] = [["1", 145.0, None]]
-    assert found(record) == ["leak"]
-    record["quiet"][0]["free"] = [1, 8, 2]
-    assert found(record) == []
 
 
 def test_a_job_that_ended_because_its_rank_is_gone_is_not_lost(record):

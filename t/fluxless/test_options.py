@@ -21,20 +21,11 @@ def table(**entries):
     )
 
 
-def test_nothing_given_is_easy_with_one_reservation():
-    assert options.read() == Options(Rule("easy", 1))
-
-
 @pytest.mark.parametrize("policy, depth", [("easy", 1), ("conservative", 64)])
 def test_each_policy_has_its_depth(policy, depth):
     assert options.read([f"policy={policy}"]).rule.depth == depth
     assert options.read([f"policy={policy}", "reservation-depth=7"]).rule.depth == 7
     assert options.read(["reservation-depth=unlimited", f"policy={policy}"]).rule.depth == math.inf
-
-
-def test_options_of_the_pool_go_there_by_its_names():
-    given = ["locality=required", "node-policy=worst-fit", "discover=off"]
-    assert options.read(given).pool == {"locality": "required", "policy": "worst-fit"}
 
 
 @pytest.mark.parametrize("name", POOL_OPTIONS)
@@ -116,13 +107,6 @@ def test_a_table_has_the_names_and_values_of_the_arguments():
     assert options.read([], given) == options.read([*words, "gpu-cores=2", "discover=off"])
 
 
-def test_numbers_may_stand_without_quotes():
-    assert table(reservation_depth=9).rule.depth == 9
-    assert table(straddle=1).pool == {"straddle": "1"}
-    assert table(straddle=0.25).pool == {"straddle": "0.25"}
-    assert table(queue_depth=100).queue_depth == 100
-
-
 def test_an_argument_overrides_the_key_of_its_name_and_no_other():
     read = options.read(["policy=easy"], {"policy": "fifo", "locality": "none"})
     assert read == Options(Rule("easy", 1), pool={"locality": "none"})
@@ -174,9 +158,3 @@ def test_what_is_wrong_in_a_table_is_told_with_its_key(entries, said):
         table(**entries)
     assert str(raised.value).startswith(said)
     assert len(str(raised.value)) < 300
-
-
-@pytest.mark.parametrize("value", ["", 5, [], [{}], True])
-def test_what_is_no_table_is_refused(value):
-    with pytest.raises(InvalidSetting, match="sched-treepool: must be a table"):
-        options.read([], value)

@@ -9,8 +9,7 @@ import pytest
 from commandline import run, well_behaved
 from depth import some
 from fuzz.seeds import JOBSPECS, KEYS, RS, SNAPSHOT, TABLES, VECTORS
-from fuzz.targets import MAX_MESSAGE, TARGETS, attempt
-from fuzz.test_targets import places
+from fuzz.targets import MAX_MESSAGE
 from treepool import subinstance
 from treepool.errors import InvalidInput
 from treepool.placement.pool import Pool
@@ -63,14 +62,11 @@ FIRST = {
     "a key twice": '"x": 1, "x": 1, ',
     "a key twice, deep inside": '"x": [{"y": [{"z": 1, "z": 2}]}], ',
     "NaN": '"x": NaN, ',
-    "Infinity": '"x": Infinity, ',
     "-Infinity": '"x": [-Infinity], ',
     "a number that is infinite": '"x": 1e999, ',
     "5,000 digits": '"x": ' + "9" * 5_000 + ", ",
-    "-5,000 digits": '"x": -' + "9" * 5_000 + ", ",
     "100,000 digits": '"x": ' + "9" * 100_000 + ", ",
     "65 levels": '"x": ' + "[" * 65 + "]" * 65 + ", ",
-    "900 levels": '"x": ' + '{"y":' * 900 + "1" + "}" * 900 + ", ",
     "100,000 levels": '"x": ' + "[" * 100_000 + "]" * 100_000 + ", ",
     "100,000 brackets": '"x": ' + "[" * 100_000,
     "a control character": '"x": "\x01", ',
@@ -82,7 +78,6 @@ FIRST = {
 STRANGE = {
     "a lone surrogate": '"x": "\\ud800", ',
     "a lone surrogate as key": '"\\udfff": 1, ',
-    "a lone surrogate in a list": '"x": [["a\\udc00b"]], ',
     "4,300 digits": '"x": ' + "9" * 4_300 + ", ",
     "an empty key": '"": "", ',
     "a key of zeros": '"\\u0000": "\\u0000", ',
@@ -197,39 +192,3 @@ def test_a_command_answers_strange_json_without_a_traceback(treepool, command, f
     result = treepool(command, with_first(COMMANDS[command], STRANGE[first]))
     assert well_behaved(result)
     assert result.status in (0, 1, 2)
-
-
-#: Targets that take a JSON document of several values.
-DOCUMENTS = (
-    "jobspec",
-    "alloc",
-    "R",
-    "key",
-    "linktable",
-    "subinstance",
-    "pool",
-    "trace",
-    "snapshot",
-    "vectors",
-)
-
-
-@pytest.mark.depth
-@pytest.mark.parametrize(
-    "name", (*DOCUMENTS, "constraint", "job_options", "resources", "count_json")
-)
-def test_any_value_of_a_good_document_may_be_of_any_wrong_type(name):
-    for seed in TARGETS[name].seeds[:2]:
-        document = json.loads(seed)
-        for path in places(document):
-            for value in WRONG:
-                attempt(name, json.dumps(replaced(document, path, value)).encode())
-
-
-def replaced(value, path, new):
-    """JSON *value* with *new* at *path*."""
-    if not path:
-        return new
-    copy = value.copy()
-    copy[path[0]] = replaced(value[path[0]], path[1:], new)
-    return copy

@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import shlex
 import unicodedata
 from xml.etree import ElementTree
 
@@ -377,14 +376,6 @@ def assert_inert_page(html):
 def scripts(page):
     """All that a page would run."""
     return "\n".join(re.findall(r"<script[^>]*>(.*?)</script>", page, re.S))
-
-
-def test_host_names_are_one_word_to_a_shell(treepool):
-    """What a script may paste: quoted, a host name of R is the name again."""
-    result = treepool("subinstance", saved(cluster("numa")))
-    nodelist = json.loads(result.out)["execution"]["nodelist"][0]
-    assert nodelist.split(",") == list(HOSTS)
-    assert shlex.split(shlex.quote(nodelist)) == [nodelist]
 
 
 def test_inert_knows_control_characters():
