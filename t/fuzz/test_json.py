@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commandline import run, well_behaved
+from commandline import well_behaved
 from depth import some
 from fuzz.seeds import JOBSPECS, KEYS, RS, SNAPSHOT, TABLES, VECTORS
 from fuzz.targets import MAX_MESSAGE
@@ -147,18 +147,16 @@ def test_a_document_of_another_type_is_refused_in_one_line(entry, value):
 
 
 @pytest.fixture
-def treepool(capsys, monkeypatch, tmp_path):
-    """``treepool(command, text)`` runs a command on JSON *text*, in a file if it takes one."""
-    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TREEPOOL_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
+def reading(treepool, monkeypatch, tmp_path):
+    """``reading(command, text)`` runs a command on JSON *text*, in a file if it takes one."""
     monkeypatch.chdir(tmp_path)
 
     def call(command, text, path="it.json"):
         if command[-1] == "--constraint":
-            return run(capsys, *command[:-1], f"--constraint={text}")
+            return treepool(*command[:-1], f"--constraint={text}")
         if text is not None:
             Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
-        return run(capsys, *command, path)
+        return treepool(*command, path)
 
     return call
 
@@ -167,28 +165,28 @@ READERS = [command for command in COMMANDS if command[-1] != "--constraint"]
 
 
 @pytest.mark.parametrize(("command", "name"), some(product(READERS, FILES)))
-def test_a_file_that_is_no_json_is_refused_in_one_line(treepool, command, name):
-    result = treepool(command, FILES[name])
+def test_a_file_that_is_no_json_is_refused_in_one_line(reading, command, name):
+    result = reading(command, FILES[name])
     assert well_behaved(result)
     assert result.status in (1, 2)
     assert len((result.out + result.err).splitlines()) == 1
 
 
 @pytest.mark.parametrize(("command", "path"), some(product(READERS, PATHS)))
-def test_a_file_that_cannot_be_read_is_status_2(treepool, command, path):
-    assert treepool(command, None, path).is_one_line_error(status=2)
+def test_a_file_that_cannot_be_read_is_status_2(reading, command, path):
+    assert reading(command, None, path).is_one_line_error(status=2)
 
 
 @pytest.mark.parametrize(("command", "first"), some(product(COMMANDS, FIRST)))
-def test_a_command_refuses_what_is_no_json_in_one_line(treepool, command, first):
-    result = treepool(command, with_first(COMMANDS[command], FIRST[first]))
+def test_a_command_refuses_what_is_no_json_in_one_line(reading, command, first):
+    result = reading(command, with_first(COMMANDS[command], FIRST[first]))
     assert well_behaved(result)
     assert result.status in (1, 2)
     assert len((result.out + result.err).splitlines()) == 1
 
 
 @pytest.mark.parametrize(("command", "first"), some(product(COMMANDS, STRANGE)))
-def test_a_command_answers_strange_json_without_a_traceback(treepool, command, first):
-    result = treepool(command, with_first(COMMANDS[command], STRANGE[first]))
+def test_a_command_answers_strange_json_without_a_traceback(reading, command, first):
+    result = reading(command, with_first(COMMANDS[command], STRANGE[first]))
     assert well_behaved(result)
     assert result.status in (0, 1, 2)

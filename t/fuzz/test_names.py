@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from commandline import run
 from depth import some
 from fuzz import instance
 from fuzz.seeds import SNAPSHOT, XML
@@ -36,13 +35,10 @@ def _short(name):
     return ascii(name[:20])
 
 
-@pytest.fixture
-def treepool(capsys, monkeypatch, tmp_path):
-    """``treepool(*argv)`` runs a command in an empty folder."""
-    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TREEPOOL_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path):
+    """Each command runs in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    return lambda *argv: run(capsys, *argv)
 
 
 def inert(text):

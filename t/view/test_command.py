@@ -1,6 +1,5 @@
 """``treepool show``: what a person types and sees."""
 
-import json
 import re
 
 import pytest
@@ -10,16 +9,6 @@ from treepool.rfc import idset
 from treepool.view.nodewords import TIMES
 from view.counting import some_R
 from view.hostile import cluster
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(value, name="file"):
-        path = tmp_path / name
-        path.write_text(value if isinstance(value, str) else json.dumps(value))
-        return path
-
-    return write
 
 
 def test_jobs_are_allocated_in_order(treepool):
