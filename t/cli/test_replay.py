@@ -120,8 +120,6 @@ def test_nodes_that_are_added_shorten_the_waits_by_what_can_be_computed(treepool
     assert treepool(*words, *both).is_one_line_error("--add: goes with one cluster", status=2)
     twice = ("--add", "1*0", "--add", "1*0")
     assert treepool(*words, *twice).is_one_line_error("the same nodes are given twice", status=2)
-    again = ("-R", words[3])
-    assert treepool(*words, *again).is_one_line_error("-R: a file is given twice", status=2)
     many = [word for n in range(1, 13) for word in ("--add", f"{n}*0")]
     assert treepool(*words, *many).is_one_line_error("more than 12 clusters", status=2)
 

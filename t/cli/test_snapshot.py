@@ -155,12 +155,6 @@ def test_a_job_that_waits_for_its_turn_is_told_what_is_free_for_it(treepool):
     assert [one["nodes"]["hosts"] for one in line["taken"]] == ["node3"]
 
 
-def test_explain_of_a_shape_counts_the_running_jobs(treepool):
-    (line,) = treepool("explain", *HERE, "slot=2/[core=8;gpu=2]", "--json").json
-    assert line["verdict"] == "waits"
-    assert {job["job"] for job in line["waits"]["jobs"]} == {"job1", "job2"}
-
-
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [

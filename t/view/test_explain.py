@@ -76,29 +76,43 @@ def test_rules_and_what_goes_without_saying_are_told_to_those_who_ask():
 # -- what was passed over, and why
 
 
-def test_a_node_without_enough_cores_is_passed_over_with_both_numbers():
-    found = told(two_sockets(), "slot=1/core=5", ["slot=1/core=12"])
+@pytest.mark.parametrize(
+    ("shape", "jobs", "why"),
+    [
+        ("slot=1/core=5", ["slot=1/core=12"], "needs 5 cores: the node has 4 free"),
+        (
+            "slot=1/core=4",
+            ["numa=4/slot=1/core=1"],
+            "needs 4 cores in one numa: the largest has 3 free",
+        ),
+        (
+            "slot=1/[core=1;gpu=2]",
+            ["slot=3/[core=1;gpu=1]"],
+            "needs 2 GPUs: the node has 1 free",
+        ),
+        (  # one socket has three cores and a GPU left, the other seven cores and no GPU
+            "slot=1/[core=5;gpu=1]",
+            ["slot=1/[core=5;gpu=1]", "slot=1/socket/[core=1;gpu=2]"],
+            "needs 5 cores and 1 GPU in one socket: none has both free",
+        ),
+        (
+            "slot=1/node{x}",
+            ["slot=1/[core=3;gpu=1]"],
+            "it asks for a whole node, and jobs have 3 cores and 1 GPU of it",
+        ),
+        (
+            "slot=1/socket{x}",
+            ["socket=2/slot=1/core=1"],
+            "of what is free there, no socket domain is whole: a part of each is taken",
+        ),
+    ],
+)
+def test_a_node_is_passed_over_for_a_reason_with_its_numbers(shape, jobs, why):
+    found = told(two_sockets(), shape, jobs, policy="best-fit")
     (passed,) = found.passed
-    assert passed.ranks == (0,)
-    assert passed.why == "needs 5 cores: the node has 4 free"
+    assert (passed.ranks, passed.why) == ((0,), why)
     assert [one.nodes.ranks for one in found.taken] == [(1,)]
-    assert found.unneeded == 1
-
-
-def test_a_node_with_no_domain_large_enough_is_passed_over_in_the_first_pass():
-    crowded = told(two_sockets(), "slot=1/core=4", ["numa=4/slot=1/core=1"], policy="best-fit")
-    (passed,) = crowded.passed
-    assert passed.why == "needs 4 cores in one numa: the largest has 3 free"
-    assert crowded.taken[0].nodes.ranks == (1,)
-    assert not crowded.second_pass
-
-
-def test_a_policy_without_passes_is_not_told_in_passes():
-    jobs = ["numa=4/slot=1/core=1"]
-    found = words(told(two_sockets(), "slot=1/core=4", jobs, policy="packing"))
-    assert "\n     no slot is in the smallest kind of domain" in found
-    assert "or in a larger one, as the order says" in found
-    assert "pass:" not in found and "if none is free" not in found
+    assert (found.unneeded, found.second_pass) == (1, False)
 
 
 def test_what_straddles_is_no_reason_under_a_policy_that_lets_it():
@@ -119,29 +133,6 @@ def test_when_all_are_crowded_the_second_pass_takes_the_first_of_them():
     assert taken.places[0].domain == "socket 0"
     assert not taken.places[0].local
     assert "second pass: no slot is in the smallest kind of domain" in words(found)
-
-
-def test_gpus_and_both_at_once():
-    gpus = told(two_sockets(), "slot=1/[core=1;gpu=2]", ["slot=3/[core=1;gpu=1]"])
-    assert gpus.passed[0].why == "needs 2 GPUs: the node has 1 free"
-    # One socket has three cores and a GPU left, the other seven cores and no GPU.
-    jobs = ["slot=1/[core=5;gpu=1]", "slot=1/socket/[core=1;gpu=2]"]
-    both = told(two_sockets(), "slot=1/[core=5;gpu=1]", jobs, policy="best-fit")
-    assert both.passed[0].why == "needs 5 cores and 1 GPU in one socket: none has both free"
-
-
-def test_a_used_node_cannot_be_had_whole():
-    found = told(two_sockets(), "slot=1/node{x}", ["slot=1/[core=3;gpu=1]"])
-    (passed,) = found.passed
-    assert passed.why == "it asks for a whole node, and jobs have 3 cores and 1 GPU of it"
-    assert found.taken[0].whole
-
-
-def test_a_used_socket_is_not_whole():
-    found = told(two_sockets(), "slot=1/socket{x}", ["socket=2/slot=1/core=1"])
-    assert found.passed[0].why == (
-        "of what is free there, no socket domain is whole: a part of each is taken"
-    )
 
 
 def test_nodes_that_look_alike_are_told_once():
@@ -342,30 +333,33 @@ def test_what_it_waits_for_and_who_has_it():
     assert found.waits.one_will_do
     assert "there is room for it when one of these ends" in words(found)
     assert "job 2: 9 cores" in words(found)
-
-
-def test_several_jobs_that_must_all_end():
     found = told(two_sockets(), "slot=2/node{x}", ["slot=1/node{x}"] * 3)
     assert list(found.waits.holders) == [1, 2]
     assert not found.waits.one_will_do
     assert "there is room for it when these end" in words(found)
 
 
-def test_a_job_whose_nodes_are_all_down():
-    pool, jobs = with_jobs(two_sockets(), [])
-    pool.mark_down("1")
-    found = explain(pool, "slot=1/core", parse_shape("slot=1/core"), {"ranks": ["1"]}, jobs)
-    assert (found.verdict, str(found.reason)) == (WAITS, "no node that it may use is up")
-
-
-def test_a_job_that_asks_for_all_of_nodes_which_are_all_in_use():
-    found = told(two_sockets(), "slot=1/node{x}", ["slot=3/node/core=1"])
-    assert str(found.reason) == "it asks for all of a node, and jobs have a part of each that is up"
-
-
-def test_a_job_that_requires_locality_where_only_larger_domains_are_free():
-    found = told(two_sockets(), "slot=1/core=4", ["numa=12/slot=1/core=2"], locality="required")
-    assert str(found.reason) == "what is free is in larger domains than locality=required allows"
+@pytest.mark.parametrize(
+    ("shape", "jobs", "reason"),
+    [
+        ("slot=1/core", [], "no node that it may use is up"),
+        (
+            "slot=1/node{x}",
+            ["slot=3/node/core=1"],
+            "it asks for all of a node, and jobs have a part of each that is up",
+        ),
+        (
+            "slot=1/core=4",
+            ["numa=12/slot=1/core=2"],
+            "what is free is in larger domains than locality=required allows",
+        ),
+    ],
+)
+def test_why_it_waits(shape, jobs, reason):
+    pool, running = with_jobs(two_sockets(), jobs, locality="required")
+    pool.mark_down("" if jobs else "0-2")
+    found = explain(pool, shape, parse_shape(shape), None, running)
+    assert (found.verdict, str(found.reason)) == (WAITS, reason)
 
 
 def test_jobs_that_hold_nodes_which_left_the_pool_are_told_with_the_rest():

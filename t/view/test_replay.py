@@ -64,42 +64,27 @@ def test_jobs_wait_for_those_before_them():
     assert (outcome.wait.p95, outcome.wait.max) == (9, 9)
 
 
-def test_with_fifo_nothing_passes_a_job_that_waits():
-    traced = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 3, "slot=1/core=4"))
-    assert starts(cluster(), traced, FIFO) == [0, 10, 20]
+HALF, ALL = "slot=1/core=4", "slot=1/core=8"
+#: The second in the queue starts at 10, the third at 20; the fourth fits beside the second now.
+FOUR = ((0, 10, HALF), (1, 10, "slot=1/core=6"), (2, 10, "slot=1/core=7"), (3, 25, "slot=1/core=2"))
 
 
-def test_with_easy_a_short_job_passes_and_a_long_one_does_not():
-    short = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 8, "slot=1/core=4"))
-    long = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 9, "slot=1/core=4"))
-    assert starts(cluster(), short, EASY) == [0, 10, 2]
-    assert starts(cluster(), long, EASY) == [0, 10, 20]
-
-
-def test_policies_know_limits_only():
-    traced = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 3, "slot=1/core=4", 9))
-    assert starts(cluster(), traced, EASY) == [0, 10, 20]
-
-
-def test_a_job_ends_sooner_than_its_limit_and_the_next_starts_then():
-    traced = jobs((0, 4, "slot=1/core=8", 100), (1, 1, "slot=1/core=8"))
-    assert starts(cluster(), traced, CONSERVATIVE) == [0, 4]
-
-
-def test_conservative_keeps_the_second_in_the_queue_where_easy_does_not():
-    traced = jobs(
-        (0, 10, "slot=1/core=4"),
-        (1, 10, "slot=1/core=6"),  # at 10, until 20
-        (2, 10, "slot=1/core=7"),  # at 20
-        (3, 25, "slot=1/core=2"),  # beside the second now, but the third needs what it has
-    )
-    assert starts(cluster(), traced, EASY) == [0, 10, 28, 3]
-    assert starts(cluster(), traced, CONSERVATIVE) == [0, 10, 20, 30]
-
-
-def test_of_jobs_submitted_at_one_time_the_first_line_is_first():
-    traced = jobs((5, 1, "slot=1/core=8"), (5, 1, "slot=1/core=8"), (0, 9, "slot=1/core=8"))
-    assert starts(cluster(), traced, FIFO) == [9, 10, 0]
+@pytest.mark.parametrize(
+    ("rules", "traced", "when"),
+    [
+        (FIFO, [(0, 10, HALF), (1, 10, ALL), (2, 3, HALF)], [0, 10, 20]),  # nothing passes
+        (EASY, [(0, 10, HALF), (1, 10, ALL), (2, 8, HALF)], [0, 10, 2]),  # a short job passes
+        (EASY, [(0, 10, HALF), (1, 10, ALL), (2, 9, HALF)], [0, 10, 20]),  # a long one does not
+        (EASY, [(0, 10, HALF), (1, 10, ALL), (2, 3, HALF, 9)], [0, 10, 20]),  # by its limit
+        (CONSERVATIVE, [(0, 4, ALL, 100), (1, 1, ALL)], [0, 4]),  # it ends before its limit
+        (FIFO, [(0, 50, ALL, 20), (0, 1, ALL)], [0, 20]),  # and at its limit
+        (EASY, FOUR, [0, 10, 28, 3]),
+        (CONSERVATIVE, FOUR, [0, 10, 20, 30]),
+        (FIFO, [(5, 1, ALL), (5, 1, ALL), (0, 9, ALL)], [9, 10, 0]),  # as submitted, then by line
+    ],
+)
+def test_jobs_start_as_their_policy_says(rules, traced, when):
+    assert starts(cluster(), jobs(*traced), rules) == when
 
 
 def test_slots_that_leave_their_socket_are_not_local():
