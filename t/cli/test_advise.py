@@ -49,12 +49,6 @@ def test_a_mix_of_a_file_without_jobs_is_none(treepool, write):
     assert treepool("advise", "--mix", f"@{nothing}").is_one_line_error("nothing: has no job")
 
 
-def test_a_cluster_without_nodes_is_said_to_have_none(treepool, write, R):
-    R["execution"].update(R_lite=[], nodelist=[])
-    del R["scheduling"]
-    assert treepool("advise", "-R", write(R)).out == "no nodes\n"
-
-
 def test_advice_on_resources_that_have_expired_is_the_same(treepool, write):
     execution = {
         "R_lite": [{"rank": "0", "children": {"core": "0-3"}}],

@@ -58,13 +58,6 @@ def test_each_job_has_what_the_ones_before_left(treepool):
     assert answers.status == 1
 
 
-def test_a_bad_shape_does_not_stop_those_that_follow(treepool):
-    answers = treepool("alloc", "--json", "slot=[", "slot=1/core").json
-    assert answers[0]["error"] == "invalid"
-    assert answers[0]["message"].startswith("column 7: ")
-    assert answers[1]["nslots"] == 1
-
-
 def test_options_may_stand_between_shapes(treepool):
     answers = treepool("alloc", "slot=1/core", "--json", "slot=2/core", "--", "-x").json
     assert [a["shape"] for a in answers] == ["slot=1/core", "slot=2/core", "-x"]
@@ -109,17 +102,6 @@ def test_options_of_flux_submit_say_what_a_jobspec_would(treepool):
     ):
         result = treepool("alloc", "-R", "doc/fabric.json", *words)
         assert said in result.out + result.err, words
-
-
-def test_full_R_of_a_job_with_a_duration_begins_now_and_expires_when_the_duration_is_over(
-    treepool, write
-):
-    path = write(from_resources(parse_shape("slot/core"), duration=3600.5))
-    before = time.time()
-    (R,) = treepool("alloc", "--print-R", "--jobspec", path).json
-    execution = R["execution"]
-    assert before <= execution["starttime"] <= time.time()
-    assert execution["expiration"] == execution["starttime"] + 3600.5
 
 
 def expiring(seconds):

@@ -1,6 +1,5 @@
 """``treepool encode``: what an administrator types, and gets."""
 
-import io
 import json
 import os
 import re
@@ -195,15 +194,6 @@ def test_a_host_that_came_up_otherwise_is_told(treepool, tmp_path):
     )
 
 
-def test_no_kind_of_host_is_that_of_most_if_it_is_not(treepool, tmp_path):
-    folder = tmp_path / "xml"
-    folder.mkdir()
-    for i, cores in enumerate((16, 16, 8, 4)):
-        (folder / f"n{i}.xml").write_text(Made(packages=1, numas=1, cores=cores).xml())
-    (line,) = treepool("encode", "--xml", folder).err.splitlines()
-    assert line.endswith("warning: n0, n1, n2 and 1 more have 3 different topos: BIOS settings?")
-
-
 # -- what is in the key
 
 
@@ -219,19 +209,6 @@ def test_properties_tell_the_hardware(treepool, xml):
         "gpu-v100": "0",
         "gpus-1": "0",
     }
-
-
-def test_superchips_have_unified_memory(treepool, xml):
-    apu = Device(
-        "0000:03:00.0",
-        0,
-        "1200 [1002:74a0] [1002:74a0] 00",
-        [("rsmi0", "RSMI")],
-        {"GPUModel": "Aqua Vanjaram [Instinct MI300A]"},
-    )
-    R = encoded(treepool("encode", "--xml", xml(Made(devices=[apu])), "--properties"))
-    assert "unified-memory" in R["execution"]["properties"]
-    assert "gpu-mi300a" in R["execution"]["properties"]
 
 
 def two_gpus():
@@ -253,32 +230,17 @@ def test_nvidia_smi_tells_links(treepool, xml, write):
 
 
 def test_gpulink_divides_a_domain_by_the_links_of_its_gpus(treepool, xml, write):
-    names = "".join(f"\tGPU{i}" for i in range(4))
-    rows = [
-        f"GPU{i}"
-        + "".join(
-            "\t" + (" X " if i == j else "NV4" if i // 2 == j // 2 else "SYS") for j in range(4)
-        )
-        for i in range(4)
-    ]
-    made = Made(
-        packages=1,
-        numas=1,
-        cores=6,
-        devices=[Device(f"0000:0{i}:00.0", 0, backends=[(f"nvml{i}", "NVML")]) for i in range(4)],
-    )
-    text = f"{names}\tCPU Affinity\n" + "\n".join(f"{row}\t0-11" for row in rows) + "\n"
-    R = encoded(
-        treepool(
-            "encode",
-            "--xml",
-            xml(made),
-            "--levels",
-            "gpulink",
-            "--nvidia-smi",
-            write(text, "smi.txt"),
-        )
-    )
+    matrix = """\
+\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity
+GPU0\t X \tNV4\tSYS\tSYS\t0-11
+GPU1\tNV4\t X \tSYS\tSYS\t0-11
+GPU2\tSYS\tSYS\t X \tNV4\t0-11
+GPU3\tSYS\tSYS\tNV4\t X \t0-11
+"""
+    gpus = [Device(f"0000:0{i}:00.0", 0, backends=[(f"nvml{i}", "NVML")]) for i in range(4)]
+    node = xml(Made(packages=1, numas=1, cores=6, devices=gpus))
+    words = ("--levels", "gpulink", "--nvidia-smi", write(matrix, "smi.txt"))
+    R = encoded(treepool("encode", "--xml", node, *words))
     assert topos(R)["0"] == {
         "memory": 16,
         "gpulink": [{"cores": "0-2", "gpus": "0-1"}, {"cores": "3-5", "gpus": "2-3"}],
@@ -414,11 +376,6 @@ def test_local_asks_hwlocs_library_and_where_there_is_none_the_broker(treepool, 
     assert result.is_one_line_error("--local: hwloc is needed: install its library")
 
 
-def test_outside_an_instance_no_broker_is_asked(monkeypatch):
-    monkeypatch.delenv("FLUX_URI", raising=False)
-    assert hardware._of_broker() is None
-
-
 def test_xml_without_a_host_name_does_not_take_this_machines(treepool, xml):
     file = xml(NODE)
     file.write_text(re.sub('<info name="HostName"[^>]*>', "", file.read_text()))
@@ -453,19 +410,6 @@ def test_a_wrong_command_is_told_in_one_line(treepool, xml, tmp_path, words, sai
     place = {"xml": str(xml(NODE)), "folder": str(tmp_path)}
     result = treepool(*(word.format(**place) for word in words))
     assert result.is_one_line_error(said, status=2)
-
-
-def test_a_broken_tar_is_told(treepool, tmp_path):
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        entry = tarfile.TarInfo("n1.xml")
-        entry.size = 5000
-        tar.addfile(entry, io.BytesIO(b"x" * 5000))
-    path = tmp_path / "broken.tgz"
-    path.write_bytes(packed.getvalue()[:60])
-    result = treepool("encode", "--xml", path)
-    assert result.status in (1, 2)
-    assert len(result.err.splitlines()) == 1
 
 
 def test_nodes_that_R_does_not_have_are_told(treepool, xml, write, old_R):
@@ -532,13 +476,6 @@ def test_cores_that_slurm_keeps_for_the_system_are_no_fault_of_R(treepool, write
     result = treepool("encode", "--slurm", path)
     assert encoded(result)["execution"]["R_lite"] == [{"rank": "0", "children": {"core": "0-2"}}]
     assert "warning" not in result.err
-
-
-def test_a_fabric_comes_together_with_hardware(treepool, xml, write):
-    path = write("host,rack\nmade1,r7\n", "racks.csv")
-    key = encoded(treepool("encode", "--xml", xml(NODE), "--fabric", path))["scheduling"]
-    assert key["fabric"] == {"rack": [{"name": "r7", "ranks": "0"}]}
-    assert key["children"][0]["ranks"] == "0"
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
@@ -611,15 +548,6 @@ def test_what_an_enclosing_instance_gave_is_told_in_the_ranks_of_R(treepool, xml
 def told(R):
     """What the key of *R* says of allocated ids, by ranks."""
     return {entry["ranks"]: entry.get("allocated") for entry in R["scheduling"]["children"]}
-
-
-def test_of_a_node_with_no_other_cores_nothing_says_which_were_given(treepool, xml, write):
-    R = encoded(treepool("encode", "--xml", xml(NODE), "--ranks=4-5", "--hosts=n[4-5]"))
-    R["execution"]["starttime"] = 1.0  # it is that of a job
-    R["execution"]["R_lite"] = [{"rank": "0-1", "children": {"core": "0-7"}}]
-    R["scheduling"]["children"][0]["allocated"] = {"cores": "8-15"}
-    again = encoded(treepool("encode", "--xml", f"{xml(THIN)}:1", "-R", write(R)))
-    assert told(again) == {"0": {"cores": "8-15"}, "1": None}
 
 
 def test_of_a_node_that_shows_no_other_gpus_only_the_cores_that_were_given_are_told(

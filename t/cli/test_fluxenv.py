@@ -270,19 +270,6 @@ def test_what_does_not_belong_to_the_installation_stays(treepool, copy, tmp_path
     assert tree(prefix) == ["bin", "bin/file", "bin/link", "bin/loop"]
 
 
-def test_an_installation_that_is_reached_through_a_link_is_removed_with_its_own(
-    treepool, copy, tmp_path
-):
-    prefix = copy()
-    there = tmp_path / "there"
-    there.symlink_to(prefix)
-    link = prefix / "bin" / "treepool"
-    link.unlink()
-    link.symlink_to(there / "lib" / "treepool" / "bin" / "treepool")
-    assert treepool("flux-env", "--uninstall", "--prefix", prefix).status == 0
-    assert tree(prefix) == []
-
-
 @pytest.fixture
 def answering(treepool, copy, monkeypatch, tmp_path):
     """``answering(**files)`` is the check in an instance that answers with these files."""

@@ -37,17 +37,6 @@ def test_a_key_alone(treepool, write, R):
     assert result.status == 0
 
 
-def test_a_key_alone_has_pointers_from_its_own_start(treepool, write, R):
-    R["scheduling"]["children"][0]["ranks"] = "5,3"
-    result = treepool("validate", write(R["scheduling"]))
-    assert result.out.startswith("/children/0/ranks: ")
-
-
-def test_an_R_without_key(treepool, write, R):
-    del R["scheduling"]
-    assert treepool("validate", write(R)).out.endswith("[8 cores, 2 GPUs]; no scheduling key\n")
-
-
 def test_an_R_with_the_key_of_another_scheduler(treepool, write, R):
     R["scheduling"] = {"graph": {}}
     assert "fluxion" in treepool("validate", write(R)).out
@@ -58,11 +47,6 @@ def test_the_packaged_vectors_are_valid(treepool, name):
     result = treepool("validate", data_folder("testvectors") / name)
     assert "valid test vectors: " in result.out
     assert result.status == 0
-
-
-def test_a_jobspec(treepool, write):
-    path = write(from_resources(parse_shape("slot=2/[core=8;gpu=1]")))
-    assert treepool("validate", path).out.endswith("valid jobspec: slot=2/[core=8;gpu]\n")
 
 
 def test_a_jobspec_with_problems(treepool, write):
