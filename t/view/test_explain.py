@@ -260,6 +260,8 @@ def test_what_is_told_is_what_alloc_does(seed):
             gone = chance.choice(list(jobs))
             pool.free(gone)
             del jobs[gone]
+    several = "slot=6/node{x}"  # of which jobs have more than one
+    check_holders(pool, several, explain(pool, several, parse_shape(several), None, jobs), jobs)
 
 
 def check_passes(pool, shape, found):
