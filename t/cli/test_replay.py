@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from commandline import REPOSITORY, on_a_terminal, well_behaved
+from commandline import REPOSITORY, on_a_terminal
 from made import nodes
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -291,14 +291,6 @@ def test_a_job_that_one_of_several_clusters_could_never_serve_is_named_with_it(t
     assert result.is_one_line_error("line 1: slot=1/core=9: infeasible on 0-7.json: ")
 
 
-def test_many_such_jobs_are_counted(treepool, write, R):
-    jobs = trace(*[(0, 1, "slot=1/core=9")] * 30)
-    result = treepool("replay", write(jobs), "-R", write(R, "R.json"))
-    assert len(result.err.splitlines()) == 11
-    assert "20 more jobs could never run" in result.err
-    assert well_behaved(result)
-
-
 @pytest.mark.parametrize("width", [40, 120])
 def test_the_table_keeps_within_the_terminal_and_has_all_columns(treepool, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
@@ -313,14 +305,6 @@ def test_the_table_keeps_within_the_terminal_and_has_all_columns(treepool, monke
     assert "depth 8" in result.out
     tables = result.out.split("\n\n")
     assert all("wait, median" in table and "GPUs stranded" in table for table in tables)
-
-
-def test_a_cluster_without_gpus_has_no_rows_of_them(treepool, write, R):
-    del R["scheduling"], R["execution"]["R_lite"][0]["children"]["gpu"]
-    jobs = trace((0, 1, "slot=1/core=8"))
-    result = treepool("replay", write(jobs), "-R", write(R, "R.json"))
-    assert "GPU" not in result.out
-    assert "cores in use" in result.out
 
 
 def test_the_plot_has_a_line_in_each_panel_for_each_set_of_options(treepool, tmp_path):

@@ -67,20 +67,6 @@ def test_nodes_in_no_domain_are_beside_the_others():
     ]
 
 
-def test_wide_names_do_not_push_signs_out_of_their_column():
-    switches = [{"name": name, "ranks": str(i)} for i, name in enumerate(("\u4e2d\u6587", "abcd"))]
-    picture = make_picture(with_fabric(2, {"switch": switches}))
-    assert shown(picture)[1:] == ["switch \u4e2d\u6587 .  switch abcd ."]
-
-
-def test_domains_beside_larger_ones_have_a_heading_of_their_own():
-    fabric = {
-        "rack": [{"name": "r", "switch": [{"name": "a", "ranks": "0"}]}],
-        "switch": [{"name": "s", "ranks": "1"}],
-    }
-    assert "below the root  1 of 1 nodes idle" in shown(make_picture(with_fabric(2, fabric)))
-
-
 @pytest.mark.parametrize("width", [40, 200])
 @pytest.mark.parametrize(
     "size", some([(32, 8, 2), (11_136, 64, 29), (2_000, 3, 40), (9_000, 18, 8)], 2)

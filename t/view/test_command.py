@@ -11,12 +11,6 @@ from view.counting import some_R
 from view.hostile import cluster
 
 
-def test_jobs_are_allocated_in_order(treepool):
-    result = treepool("show", "--jobs", "slot=1/node{x}", "slot=2/[core=8;gpu=1]")
-    assert result.status == 0
-    assert "B  2  slot=2/[core=8;gpu=1]  16 cores, 2 GPUs on xeon1" in result.out
-
-
 def test_a_refused_job_is_a_line_on_stderr_and_status_1(treepool):
     result = treepool("show", "--jobs", "slot=1/core=999", "slot=[", "slot=1/core")
     first, second = result.err.splitlines()
@@ -61,11 +55,6 @@ def test_down_and_drained_nodes_get_no_jobs(treepool):
     assert "14 full, 1 down, 1 drained" in result.out
     by_name = treepool("show", "--down", "xeon0", "--drained", "xeon[1]", "--jobs", shape)
     assert by_name.out == result.out
-
-
-def test_an_R_that_is_none_is_an_answer(treepool, write):
-    assert treepool("show", "-R", write({"version": 1})).is_one_line_error("execution")
-    assert treepool("show", "-R", "no/such/file").is_one_line_error(status=2)
 
 
 def test_an_ascii_locale_gets_ascii_and_no_escapes(write):
@@ -116,11 +105,6 @@ def test_nodes_are_chosen_by_host_job_state_domain_and_rank(treepool, words, wan
     assert (result.status, result.err) == (0, "")
     assert boxes(result.out) == wanted
     assert ("no node is like that" in result.out) == (not wanted)
-
-
-def test_only_the_jobs_of_the_nodes_asked_for_are_listed(treepool):
-    result = treepool(*MACHINE, "--hosts", "n12")
-    assert re.findall(r"^  (\w)  (\d)  ", result.out, re.M) == [("C", "3")]
 
 
 @pytest.mark.parametrize(

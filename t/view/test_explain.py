@@ -115,14 +115,6 @@ def test_a_node_is_passed_over_for_a_reason_with_its_numbers(shape, jobs, why):
     assert (found.unneeded, found.second_pass) == (1, False)
 
 
-def test_what_straddles_is_no_reason_under_a_policy_that_lets_it():
-    jobs = ["numa=4/slot=1/core=3"]
-    found = told(two_sockets(), "node=1/slot=1-2/core=4", jobs, policy="packing", straddle="0")
-    (passed,) = found.passed
-    assert passed.why == "it could serve, but the request wants no more nodes"
-    assert found.taken[0].nodes.ranks == (1,)
-
-
 def test_when_all_are_crowded_the_second_pass_takes_the_first_of_them():
     found = told(
         two_sockets(2), "slot=1/core=4", ["node=2/numa=4/slot=1/core=1"], policy="best-fit"

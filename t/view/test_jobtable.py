@@ -164,11 +164,6 @@ def test_a_line_with_other_than_the_number_of_values_is_named():
     )
 
 
-def test_cpus_are_threads_of_cores_if_the_user_says_so():
-    (job,) = jobtable.read("Submit|Elapsed|NCPUS\n0|9|255", threads=2).jobs
-    assert job.shape == "slot=1/core=128"
-
-
 def test_limits_in_minutes_and_times_with_a_zone():
     (job,) = jobtable.read(
         "Submit|Elapsed|TimelimitRaw|NCPUS\n2026-11-02T09:00:00+01:00|9|90|1"

@@ -4,8 +4,7 @@ import pytest
 
 from bench.workload import cluster
 from depth import examples
-from treepool import ResourceSet, parse_shape
-from treepool.placement.held import held_in
+from treepool import parse_shape
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
@@ -28,15 +27,6 @@ def test_the_numbers_are_those_counted_by_sets(seed):
     picture = Picture.of(pool, jobs_of(running), drained=1 << 4)
     wanted = numbers(R, [a.to_dict() for a in running.values()], down=[1], drained=[4])
     assert picture.totals._asdict() == wanted
-
-
-def test_the_clusters_counted_have_what_there_is_to_count():
-    counts = []
-    for seed in range(60):
-        pool, running = pool_with_jobs(some_R(), seed)
-        counts.append(Picture.of(pool, jobs_of(running)).totals)
-    for field in ("idle", "partly", "full", "gpus_free", "gpus_used", "gpus_stranded"):
-        assert sum(getattr(c, field) > 0 for c in counts) > 5, field
 
 
 @pytest.mark.parametrize("seed", range(examples(80)))
@@ -78,18 +68,6 @@ def test_every_cell_is_in_a_look_once_and_with_its_job():
             assert not any(cells & others for others in found.values())
             found[picture.jobs[job].name] |= cells
     assert found == {str(jobid): held(a.to_dict()) for jobid, a in running.items()}
-
-
-def test_an_R_stands_for_an_allocation():
-    pool, running = pool_with_jobs(some_R(), 3)
-    from_R = [
-        Job(str(jobid), "?", held_in(ResourceSet.read(a.to_dict()).entries), a.nslots)
-        for jobid, a in running.items()
-    ]
-    assert Picture.of(pool, from_R).totals == Picture.of(pool, jobs_of(running)).totals
-    assert [(j.ncores, j.ngpus, j.ranks, j.nslots) for j in from_R] == [
-        (j.ncores, j.ngpus, j.ranks, j.nslots) for j in jobs_of(running)
-    ]
 
 
 def test_what_no_given_job_holds_is_shown_as_held_by_another():

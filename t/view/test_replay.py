@@ -16,7 +16,7 @@ from treepool.rfc.rset import ResourceSet
 from treepool.view import history, trace
 from treepool.view.replay import Rules, replay
 from treepool.view.synthetic import synthetic
-from treepool.view.tally import POINTS, Curve, Tally, quantile
+from treepool.view.tally import POINTS, Curve, Tally
 from treepool.view.trace import InvalidTrace
 from view.counting import some_R
 from work import Lines
@@ -249,14 +249,6 @@ def test_a_curve_has_the_integral_of_what_it_was_given():
     assert sum(p.waiting * (p.end - p.start) for p in points) == pytest.approx(sums[3])
 
 
-def test_quantiles_are_values_that_were_there():
-    assert quantile([1, 2, 3, 4], 0.5) == 2
-    assert quantile([1, 2, 3], 0.5) == 2
-    assert quantile(list(range(1, 101)), 0.95) == 95
-    assert quantile([7], 0.95) == 7
-    assert quantile([], 0.5) is None
-
-
 def test_to_count_a_job_costs_the_same_on_few_nodes_and_on_many():
     def lines(number):
         tally = Tally(cluster(number), Pool(nodes()).situation.policy.mix)
@@ -318,13 +310,6 @@ def test_a_bad_line_is_named(line, words):
     assert "\n" not in str(e.value)
 
 
-@pytest.mark.parametrize("shape", ["slot=[", "slot=1/rack"])
-def test_a_shape_that_means_nothing_is_named(shape):
-    traced = jobs((0, 1, "slot=1/core"), (1, 1, shape))
-    with pytest.raises(InvalidTrace, match=r"^line 2: "):
-        replay(cluster(), traced, FIFO)
-
-
 def test_jobs_that_never_ran_are_left_out_and_counted():
     lines = [{"submit": i, "duration": d, "shape": "slot=1/core"} for i, d in enumerate((0, 1, 0))]
     found = trace.read("\n".join(map(json.dumps, lines)))
@@ -375,20 +360,6 @@ def test_domains_are_counted_over_the_fewest_that_could_hold_as_many_nodes():
     (spread,) = replay(switches(), traced, FIFO).spreads
     assert (spread.locality, spread.jobs, spread.mean, spread.p95) == ("switch", 3, 4 / 3, 2.0)
     assert replay(cluster(8), traced, FIFO).spreads == ()
-
-
-def test_without_the_fabric_jobs_are_placed_by_rank_and_still_counted_in_domains():
-    shapes = ["node=3/slot=1/core=8"] * 2
-    traced = jobs(*((0, 9, shape) for shape in shapes))
-    (near,) = replay(switches(), traced, FIFO).spreads
-    (far,) = replay(switches(), traced, Rules("", "fifo", 1, fabric=False)).spreads
-    assert (near.mean, far.mean) == (1, 1.5)
-
-
-def test_what_a_trace_says_is_what_was_read():
-    traced = synthetic(ResourceSet.read(some_R()), 50, seed=3)
-    again = trace.read("\n".join(trace.write(traced))).jobs
-    assert [job.to_dict() for job in again] == [job.to_dict() for job in traced]
 
 
 # -- synthetic traces

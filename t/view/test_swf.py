@@ -91,7 +91,7 @@ def test_it_is_recognised_by_its_first_line(text):
     assert swf.is_swf(text)
 
 
-@pytest.mark.parametrize("text", ['{"submit": 0}', "JobID|Submit", "9" * 100, "[1, 2]", "", "-"])
+@pytest.mark.parametrize("text", ['{"submit": 0}', "JobID|Submit", "9" * 100, ""])
 def test_other_texts_are_not_taken_for_it(text):
     assert not swf.is_swf(text)
 

@@ -89,12 +89,6 @@ def test_no_line_is_wider_whatever_is_in_R(picture_of, R):
     assert len(shown) < 100_000
 
 
-def test_wider_terminals_need_fewer_lines(picture_of):
-    picture = picture_of("a", SHAPES)
-    heights = [len(drawn(picture, width).splitlines()) for width in (80, 120, 200)]
-    assert heights[0] >= heights[1] > heights[2]
-
-
 def test_a_job_is_its_letter_on_its_cells(picture_of):
     shown = drawn(picture_of("a", ["slot=1/[core=8;gpu=1]"]))
     assert "numa 0  AAAAAAAA.......  gpu 0 A" in shown
@@ -104,16 +98,6 @@ def test_a_job_is_its_letter_on_its_cells(picture_of):
 
 def test_a_gpu_in_no_whole_domain_has_a_sign_of_its_own(picture_of):
     assert "numa 0  A..............  gpu 0 ." in drawn(picture_of("a", ["slot=1/core=1"]))
-
-
-def test_jobs_on_one_node_have_different_letters(picture_of):
-    # Jobs 1 and 53 have the same letter, but where they meet on a node.
-    picture = picture_of("b", [*["slot=1/node{x}"] * 51, "slot=1/core", "slot=1/core"])
-    letters = re.findall(r"([A-Za-z]) job \d+", drawn(picture, unfold=[51]))
-    assert letters == ["z", "A"]
-    shapes = ["slot=1/core", *["slot=1/node{x}"] * 51, "slot=1/core"]
-    letters = re.findall(r"([A-Za-z]) job \d+", drawn(picture_of("b", shapes), unfold=[0]))
-    assert letters == ["A", "B"]
 
 
 def test_nodes_with_other_jobs_but_alike_are_one_box_that_says_which(picture_of):
