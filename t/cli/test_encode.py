@@ -197,11 +197,6 @@ def test_a_host_that_came_up_otherwise_is_told(treepool, tmp_path):
 # -- what is in the key
 
 
-def test_levels_names_the_localities(treepool, xml):
-    R = encoded(treepool("encode", "--xml", xml(THIN), "--levels", "socket,numa"))
-    assert topos(R)["0"] == {"socket": [{"numa": [{"cores": "0-3", "memory": 16}]}]}
-
-
 def test_properties_tell_the_hardware(treepool, xml):
     R = encoded(treepool("encode", "--xml", xml(NODE), "--properties"))
     assert R["execution"]["properties"] == {
@@ -469,13 +464,6 @@ def test_a_fabric_may_include_files_and_a_rail_is_that_of_a_fabric(treepool, wri
     assert result.is_one_line_error("has no adapters to choose from")
     result = treepool("encode", "-R", R, "--rail", "HCA-1")
     assert result.status == 2 and "--rail: says which adapter counts" in result.err
-
-
-def test_cores_that_slurm_keeps_for_the_system_are_no_fault_of_R(treepool, write):
-    path = write("NodeName=n CoresPerSocket=4 CoreSpecCount=1 RealMemory=9000\n", "slurm.conf")
-    result = treepool("encode", "--slurm", path)
-    assert encoded(result)["execution"]["R_lite"] == [{"rank": "0", "children": {"core": "0-2"}}]
-    assert "warning" not in result.err
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])

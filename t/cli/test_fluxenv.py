@@ -288,7 +288,7 @@ def answering(treepool, copy, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     "stats",
-    ["", "[]", "[" * 100_000, '{"version": ["\\u001b[31m"]}', '{"version": "\\u001b[31m"}'],
+    ["", "[" * 100_000, '{"version": "\\u001b[31m"}'],
     ids=lambda stats: stats[:9],
 )
 def test_check_in_an_instance_that_answers_anything(answering, stats):
@@ -303,12 +303,7 @@ def test_check_in_an_instance_that_answers_anything(answering, stats):
     [
         ({"plugins": ["jobspec", "feasibility"]}, "on in this instance"),
         ({}, 'ingest.validator.plugins = ["jobspec", "feasibility"]'),
-        (
-            {"plugins": ["jobspec", "x"]},
-            'ingest.validator.plugins = ["jobspec", "x", "feasibility"]',
-        ),
         ({"disable": True, "plugins": ["feasibility"]}, "off in this instance"),
-        ({"plugins": 5}, "off in this instance"),
         ({"plugins": ["\x1b" * 9999]}, "off in this instance"),
     ],
 )
@@ -319,7 +314,3 @@ def test_check_tells_whether_jobs_that_can_never_run_are_refused_at_the_prompt(
     (line,) = [line for line in result.out.splitlines() if line.startswith("feasibility check")]
     assert told in line and "PROBLEM" not in line, "it is the site's choice"
     assert len(line) < 400 and well_behaved(result)
-
-
-def test_check_says_nothing_of_that_where_no_flux_tells(answering):
-    assert "feasibility" not in answering(stats="{}", validator="no JSON").out

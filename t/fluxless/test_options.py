@@ -43,9 +43,8 @@ def test_each_option_of_a_pool_is_one_of_the_module_of_its_table_and_of_replay(n
 @pytest.mark.parametrize(
     "argument",
     ["", "=", "easy", "policy=", "policy=EASY", "reservation-depth=0", "reservation-depth=-1",
-     "reservation-depth=1.5", "reservation-depth=²", "reservation-depth=" + 400 * "9",
-     "reservation-depth=" + 5000 * "9", "locality=x", "node-policy=", "discover=on",
-     "queue-depth=3", "straddle=nan", "queues=1", "windows="],
+     "reservation-depth=²", "reservation-depth=" + 5000 * "9", "locality=x", "discover=on",
+     "queue-depth=3", "straddle=nan", "queues=1"],
 )  # fmt: skip
 def test_what_is_unknown_or_impossible_is_refused(argument):
     with pytest.raises(InvalidOption):
@@ -134,18 +133,15 @@ def test_a_queue_has_the_rule_of_all_but_for_what_its_own_table_says():
         ({"polcy": "easy"}, "sched-treepool.polcy: unknown (did you mean 'policy'?), known are "),
         ({"policy": "best"}, "sched-treepool.policy: best: known are fifo, easy, conservative"),
         ({"policy": True}, "sched-treepool.policy: must be a text or a number, not true"),
-        ({"node_policy": "gpu-sparing"}, "sched-treepool.node-policy: gpu-sparing: now packing, "),
         ({"node_policy": "min-span"}, "sched-treepool.node-policy: min-span: now best-fit, "),
         (
             {"alpha": 0.5},
             "sched-treepool.alpha: the weights of fitness are fixed now",
         ),
-        ({"straddle": 2000}, "sched-treepool.straddle: 2000: not a number from 0 to 1000"),
         ({"straddle": math.nan}, "sched-treepool.straddle: nan: not a number"),
         ({"reservation_depth": 10**5000}, "sched-treepool.reservation-depth: an integer of"),
         ({"queues": []}, "sched-treepool.queues: must be a table, not an array"),
         ({"queues": {"night": {}}}, "sched-treepool.queues.night: this instance has no such"),
-        ({"queues": {"debug": 5}}, "sched-treepool.queues.debug: must be a table, not 5"),
         (
             {"queues": {"debug": {"locality": "none"}}},
             "sched-treepool.queues.debug.locality: unknown, known are policy, reservation-depth",

@@ -150,17 +150,6 @@ def test_who_needs_nodes_that_are_away_is_told_so():
     )
 
 
-def test_who_is_behind_too_many_is_told_so(monkeypatch):
-    monkeypatch.setattr("treepool.flux.outlook.MOST_AHEAD", 2)
-    case = Case("fifo")
-    for jobid in range(2, 6):
-        case.submit(jobid, "slot=1/core=8", 10.0, "batch")
-    assert outcome(case.outlook.start(case.queue.jobs[5])) == "many"
-    assert (
-        outcome(case.outlook.start_of_new(case.job(9, "slot/core=8", 1.0, "batch"))).start == "many"
-    )
-
-
 @pytest.mark.parametrize("steps", range(1, 5))
 def test_who_waits_for_a_plan_that_another_began_goes_on_with_it(steps):
     """The other may have used up his share of the time, and do no step for a minute."""

@@ -65,15 +65,6 @@ def test_of_a_shape_of_several_nodes_it_says_that_one_node_is_too_few():
     ]
 
 
-def test_a_slot_strands_the_gpus_whose_cores_it_takes_besides_its_own():
-    ((advice,), _) = advise(Pool(xeon()), ["slot=1/core=30", "slot=1/socket{x}"])
-    each = {shape: round(one.stranded, 2) for shape, one in by_shape(advice.common).items()}
-    assert each["slot=1/[core=12;gpu=1]"] == 0
-    assert each["slot=1/[core=24;gpu=1]"] == 0.6, "9 of the 15 cores of another GPU"
-    assert (each["slot=1/core=30"], each["slot=1/socket{x}"]) == (2, 0)
-    assert "0.60 GPUs" in text([advice], 0, 120).plain
-
-
 def test_a_share_with_a_rest_is_said_to_leave_one():
     numa = [{"cores": "0-6", "gpus": "0-1"}, {"cores": "7-13", "gpus": "2-3"}]
     ((advice,), _) = advise(Pool(one_node(14, 4, {"numa": numa})))

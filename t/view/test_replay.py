@@ -10,16 +10,14 @@ import pytest
 from depth import examples
 from made import nodes
 from rfc.test_fabric import key
-from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.view import history, trace
 from treepool.view.replay import Rules, replay
 from treepool.view.synthetic import synthetic
-from treepool.view.tally import POINTS, Curve, Tally
+from treepool.view.tally import POINTS, Curve
 from treepool.view.trace import InvalidTrace
 from view.counting import some_R
-from work import Lines
 
 FIFO, EASY = Rules("fifo", "fifo", 8), Rules("easy", "easy", 1)
 CONSERVATIVE = Rules("conservative", "conservative", 64)
@@ -249,18 +247,6 @@ def test_a_curve_has_the_integral_of_what_it_was_given():
     assert sum(p.waiting * (p.end - p.start) for p in points) == pytest.approx(sums[3])
 
 
-def test_to_count_a_job_costs_the_same_on_few_nodes_and_on_many():
-    def lines(number):
-        tally = Tally(cluster(number), Pool(nodes()).situation.policy.mix)
-        holdings = [((1 << number) - 1, 0b11, 0)]
-        with Lines() as work:
-            tally.hold(holdings)
-            tally.end(holdings)
-        return work.count
-
-    assert lines(3000) < lines(3) + 30
-
-
 # -- traces
 
 
@@ -308,15 +294,6 @@ def test_a_bad_line_is_named(line, words):
     assert words in str(e.value)
     assert len(str(e.value)) < 400
     assert "\n" not in str(e.value)
-
-
-def test_jobs_that_never_ran_are_left_out_and_counted():
-    lines = [{"submit": i, "duration": d, "shape": "slot=1/core"} for i, d in enumerate((0, 1, 0))]
-    found = trace.read("\n".join(map(json.dumps, lines)))
-    assert [job.place for job in found.jobs] == ["line 2"]
-    assert found.remarks == ["2 lines left out (did not run: 2)"]
-    with pytest.raises(InvalidTrace, match=r"no job in it; 1 line left out \(did not run: 1\)"):
-        trace.read(json.dumps(lines[0]))
 
 
 def test_constraints_and_localities_are_heeded():

@@ -12,7 +12,6 @@ from treepool.rfc.rset import ResourceSet
 from treepool.view import snapshot
 from treepool.view.replay import Rules, continued, replay
 from treepool.view.snapshot import InvalidSnapshot, Running, Snapshot
-from treepool.view.started import Started, waits_by
 from view.counting import SHAPES, pool_with_jobs, some_R
 
 #: When the snapshots of these tests are taken.
@@ -186,17 +185,6 @@ def test_another_number_of_reservations_leaves_policies_as_they_were():
         assert starts(value) == one
         two = one if one["e"] else {"c": 100, "d": 50, "e": 80}
         assert starts(value, reserving(2)) == two
-
-
-def test_who_waits_is_told_by_queue():
-    waiting = [("c", "slot=1/core", 30, {"queue": "batch"}), ("d", "slot=1/core", 30)]
-    taken, found = snapshot.read(document([], waiting)), []
-
-    def watch(job, start, allocation):
-        found.append(Started.of(job, start, allocation))
-
-    replay(taken.resource_set, continued(taken), Rules(), watch=watch, snapshot=taken)
-    assert list(waits_by("queue", found)) == ["-", "batch"]
 
 
 def test_a_queue_is_not_the_property_of_its_name():
