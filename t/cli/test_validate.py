@@ -1,5 +1,7 @@
 """``treepool validate``: every problem with its pointer, or one line on what is there."""
 
+import json
+
 import pytest
 
 from schemas import conforms
@@ -42,11 +44,14 @@ def test_an_R_with_the_key_of_another_scheduler(treepool, write, R):
     assert "fluxion" in treepool("validate", write(R)).out
 
 
-@pytest.mark.parametrize("name", ["rfc49-cluster-a.json", "rfc49-cluster-b.json"])
-def test_the_packaged_vectors_are_valid(treepool, name):
-    result = treepool("validate", data_folder("testvectors") / name)
-    assert "valid test vectors: " in result.out
-    assert result.status == 0
+def test_vectors(treepool, write):
+    path = data_folder("testvectors") / "rfc49-cluster-b.json"
+    result = treepool("validate", path)
+    assert result.status == 0 and "valid test vectors: " in result.out
+    wrong = {**json.loads(path.read_text()), "options": {"policy": "best", "straddle": 2000}}
+    result = treepool("validate", write(wrong))
+    pointers = [line.partition(": ")[0] for line in result.out.splitlines()]
+    assert pointers == ["/options/policy", "/options/straddle"]
 
 
 def test_a_jobspec_with_problems(treepool, write):

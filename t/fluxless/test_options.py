@@ -24,7 +24,7 @@ def table(**entries):
 @pytest.mark.parametrize("policy, depth", [("easy", 1), ("conservative", 64)])
 def test_each_policy_has_its_depth(policy, depth):
     assert options.read([f"policy={policy}"]).rule.depth == depth
-    assert options.read([f"policy={policy}", "reservation-depth=7"]).rule.depth == 7
+    assert options.read([f"policy={policy}", "reservation-depth=1"]).rule.depth == 1
     assert options.read(["reservation-depth=unlimited", f"policy={policy}"]).rule.depth == math.inf
 
 

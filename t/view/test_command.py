@@ -96,6 +96,7 @@ MACHINE = (
         (["--state", "down"], ["n30  down"]),
         (["--state", "drained"], ["n31  drained"]),
         (["--domain", "x1000c0r3", "--state", "full"], [f"n{i}  full" for i in range(8, 12)]),
+        (["--domain", "x1000", "--state", "partial"], ["n12  partial"]),
         (["--ranks", "3,12", "--hosts", "n[12-14]"], ["n12  partial"]),
         (["--job", "3", "--state", "idle"], []),
     ],
