@@ -61,11 +61,6 @@ def test_a_program_reads_why_a_job_was_refused(treepool, shape, reason):
     assert tuple(told[name] for name in ("code", "subject", "need", "have")) == reason
 
 
-def test_conformance(treepool):
-    for line in treepool("conformance", "--json", "testvectors/rfc49-cluster-b.json").json:
-        conforms(line, "conformance")
-
-
 def test_encode(treepool, write):
     node = REPOSITORY / "doc" / "node.xml"
     R = treepool("encode", "--xml", node, "--ranks", "0-1", "--hosts", "n[0-1]")
@@ -74,11 +69,14 @@ def test_encode(treepool, write):
         conforms(line, "encode")
 
 
-def test_where(treepool, R, write):
-    lines = treepool("where", "-R", write(R), "--json").json
+@pytest.mark.parametrize(
+    "words", ["where -R doc/fabric.json", "conformance testvectors/rfc49-cluster-b.json"]
+)
+def test_where_and_conformance(treepool, words):
+    lines = treepool(*words.split(), "--json").json
     assert lines
     for line in lines:
-        conforms(line, "where")
+        conforms(line, words.partition(" ")[0])
 
 
 def test_bind_and_verify(treepool, write, R):
@@ -142,11 +140,8 @@ def test_alloc(treepool, cluster):
         conforms(line, "alloc-refused" if "error" in line else "alloc")
 
 
-@pytest.mark.parametrize(
-    "cluster", [("--cluster", "a"), ("-R", REPOSITORY / "doc" / "fabric.json")]
-)
-def test_advise(treepool, cluster):
-    (line,) = treepool("advise", *cluster, "--json", "--shape", "slot=1/core=9999").json
+def test_advise(treepool):
+    (line,) = treepool("advise", "--json", "--shape", "slot=1/core=9999").json
     assert line["common"][-1]["reason"]
     conforms(line, "advise")
 
