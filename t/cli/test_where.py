@@ -75,12 +75,6 @@ def test_what_has_no_answer_is_a_usage_error(treepool, write, words, told):
     assert done.status == 2 and told in done.err and done.out == ""
 
 
-def test_an_r_without_nodes_says_so(treepool, write):
-    empty = {"version": 1, "execution": {"R_lite": [], "nodelist": []}}
-    done = treepool("where", "-R", write(empty))
-    assert done.status == 1 and "no nodes" in done.err
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_the_nodes_of_each_domain_are_next_to_each_other(treepool, write, seed):
     """Whatever the ranks in a domain are, its nodes have positions in a row."""

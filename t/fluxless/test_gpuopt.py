@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from treepool.errors import InvalidOption
 from treepool.flux import gpuopt
 from treepool.flux.gpuopt import GpuOption
-from treepool.rfc.count import BYTES, to_bytes
 from work import Lines
 
 
@@ -62,15 +56,6 @@ def test_pairs_in_any_order_are_an_option(text: str, expected: GpuOption) -> Non
 )
 def test_a_size_is_in_gib_rounded_up(size: str, gib: int) -> None:
     assert gpuopt.parse(f"gmem={size}").memory == gib
-
-
-@given(st.integers(1, 10**6), st.sampled_from(sorted(BYTES)))
-def test_no_gpu_with_less_memory_than_asked_is_enough(amount: int, unit: str) -> None:
-    size = Fraction(to_bytes(amount, unit), 1 << 30)
-    if size > 1 << 20:
-        return
-    memory = gpuopt.parse(f"gmem={amount}{unit}").memory
-    assert memory == math.ceil(size)
 
 
 @pytest.mark.parametrize(

@@ -144,13 +144,6 @@ def test_a_heading_is_cut_in_its_middle_and_keeps_its_numbers(width):
     assert re.fullmatch(r"row w+…r*7  4 of 4 nodes idle", heading)
 
 
-def test_names_that_are_cut_still_differ():
-    switches = [{"name": f"{'x' * 40}-{i}", "ranks": str(i)} for i in range(3)]
-    lines = shown(make_picture(with_fabric(3, {"switch": switches})), 80)
-    names = re.findall(r"(\S+) [.]", " ".join(lines[1:]))
-    assert [name[-2:] for name in names] == ["-0", "-1", "-2"]
-
-
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_the_numbers_of_domains_add_up(seed):
     chance = random.Random(seed)

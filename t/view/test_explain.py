@@ -444,12 +444,6 @@ def test_text_keeps_within_its_width(shape, width):
     assert max(map(len, lines)) <= max(width, 40)
 
 
-def test_large_clusters_are_told_in_few_lines():
-    R = two_sockets(2000)
-    found = told(R, "slot=1500/node{x}", ["slot=300/node/core=1", "slot=100/socket/core=3"])
-    assert len(words(found).split("\n")) < 40
-
-
 def test_of_nodes_alike_explain_tells_of_the_very_nodes_that_alloc_gives():
     # driver:1 serves on rank 0, but not in one domain: alloc goes on, to the better driver:2.
     R = two_sockets(2)

@@ -107,19 +107,6 @@ def test_11136_nodes_with_thousands_of_jobs_are_less_than_two_megabytes(picture_
     assert len(html(picture, rows(picture))) < 1_000_000
 
 
-@pytest.mark.depth
-def test_a_cluster_where_every_node_is_another_kind_is_small_too(picture_of):
-    n = 3000
-    R = large(n)
-    R["scheduling"]["children"] = [
-        {"ranks": str(i), "topo": {"numa": [{"cores": "0-47", "memory": i}, {"cores": "48-95"}]}}
-        for i in range(n)
-    ]
-    picture = picture_of(R)
-    assert len(html(picture, rows(picture))) < 1_000_000
-    assert page_of(picture).data["moreTypes"] == n - 64
-
-
 def test_it_says_whose_jobs_run_until_when_and_what_waits_for_what(picture_of):
     picture = picture_of("a")
     soon = time.time() + 1
