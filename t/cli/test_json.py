@@ -12,7 +12,6 @@ from treepool.cli.main import whole
 from treepool.cli.screen import JSON_VERSION
 from treepool.errors import Code
 from treepool.flux import install, installcheck, site
-from treepool.rfc.links import digest
 
 OUTPUT = SCHEMAS["output"]
 LINES = [each["$ref"].rpartition("/")[2] for each in OUTPUT["anyOf"]]
@@ -118,8 +117,6 @@ def test_a_line_with_a_key_that_the_schema_lacks_does_not_conform():
             conforms(wrong, "digest")
 
 
-LINK = {"type": "nvlink", "gbps": 50, "among": ["0-1"]}
-
 #: Jobs, and how each of them ends.
 SHAPES = {
     "slot=2/[core=8;gpu=1]": None,
@@ -160,16 +157,6 @@ def test_explain(treepool, words, verdict):
     (line,) = result.json
     assert line["verdict"] == verdict
     assert result.status == (verdict != "allocated")
-    conforms(line, "explain")
-
-
-def test_explain_with_links(treepool, write, R):
-    key = R["scheduling"]
-    topo = key["children"][0]["topo"]
-    key["links"] = {digest(topo): {"links": [LINK]}}
-    (line,) = treepool("explain", "-R", write(R), "--json", "slot=1/[core=6;gpu=2]").json
-    (place,) = line["taken"][0]["places"]
-    assert (place["gbps"], line["fitness"]["links"]) == (50, 1)
     conforms(line, "explain")
 
 

@@ -93,14 +93,11 @@ def test_closed_streams_are_no_traceback(closed):
     [
         "encode --xml -",
         "encode --local -R -",
-        "verify --R {R} --rank 3 --xml -",
         "bind --R {R} --rank 3 --xml - true",
         "bind --R - true",
         "validate -",
         "alloc -R - --subinstance",
         "alloc -R - slot/core",
-        "show -R -",
-        "explain -R - slot/core",
         "replay -",
     ],
 )

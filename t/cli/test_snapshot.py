@@ -178,16 +178,6 @@ def test_a_mistake_is_told_in_one_line(treepool, monkeypatch, tmp_path, words, s
     assert result.out == ""
 
 
-@pytest.mark.parametrize(
-    "command", [("show",), ("alloc", "slot/core"), ("explain", "slot/core"), ("replay",)]
-)
-def test_a_file_in_which_two_jobs_have_the_same_cores_is_refused(treepool, write, value, command):
-    value["running"][1]["parts"][0][0] = "2"
-    path = write(value)
-    said = f"{path}: /running/1/parts: rank2/core[0-7],gpu[0-1] is allocated already"
-    assert treepool(*command, "--snapshot", path).is_one_line_error(said)
-
-
 def test_without_flux_there_is_nothing_to_take_a_snapshot_of(treepool, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "flux", None)
     path = tmp_path / "new.json"

@@ -89,14 +89,6 @@ def test_a_file_that_is_nothing_known(treepool, write):
     assert treepool("validate", write({"version": 1})).is_one_line_error("--as")
 
 
-@pytest.mark.parametrize("kind", ["R", "key", "vectors", "jobspec", "resources"])
-@pytest.mark.parametrize("value", [{}, 5, {"version": {}}])
-def test_any_kind_may_get_any_value(treepool, write, kind, value):
-    result = treepool("validate", "--as", kind, write(value))
-    assert result.status == 1
-    assert result.out and result.err == ""
-
-
 def test_what_is_probably_not_meant_is_a_warning_and_no_problem(treepool, write, R):
     R["scheduling"]["children"][0]["ranks"] = "3"
     path = write(R)

@@ -157,15 +157,6 @@ def test_a_queue_with_the_name_of_a_property_has_the_nodes_with_it():
     assert [where[f"line {i}"] for i in range(1, 6)] == [(1,), (1,), (0,), (0,), (2,)]
 
 
-def test_a_job_that_can_never_run_is_refused_and_holds_nobody_up():
-    traced = jobs((0, 10, "slot=1/core=9"), (1, 10, "slot=1/core=8"))
-    outcome = replay(cluster(), traced, FIFO)
-    ((job, reason),) = outcome.refused
-    assert (outcome.jobs, outcome.nrefused, job.place) == (1, 1, "line 1")
-    assert "9 cores" in reason
-    assert starts(cluster(), traced, FIFO) == [None, 1]
-
-
 SHAPES = (
     "slot=1/core=1", "slot=3/core=2", "slot=1/[core=2;gpu=1]", "slot=2/[core=1;gpu=1]",
     "slot=1/node{x}", "slot=1/socket{x}", "slot=5/core=3", "slot=3/node/core=2",
@@ -340,12 +331,6 @@ def test_domains_are_counted_over_the_fewest_that_could_hold_as_many_nodes():
 
 
 # -- synthetic traces
-
-
-def test_synthetic_jobs_are_the_same_for_the_same_seed_only():
-    resource_set = ResourceSet.read(some_R())
-    assert synthetic(resource_set, 20, 1) == synthetic(resource_set, 20, 1)
-    assert synthetic(resource_set, 20, 1) != synthetic(resource_set, 20, 2)
 
 
 def test_synthetic_jobs_all_run_and_make_the_load_asked_for():
