@@ -218,13 +218,13 @@ def check_a_new_priority_is_forgotten_with_the_request_that_it_was_for():
 
 
 def check_a_priority_that_changes_while_a_job_is_deferred_is_kept():
-    topology, inbox, numbers = Mock(awaited=0b1, unknown=0b1), Mock(), Mock(refused=0)
+    topology, inbox, numbers = Mock(starts=True, unknown=0b1), Mock(), Mock(refused=0)
     queue = Mock(jobs={}, add=lambda job: None)
     conf = Mock(**{"queues.lineage.return_value": ("",)})
-    held = Submissions(Mock(), queue, topology, Mock(), conf, inbox, Mock(), Mock(), numbers)
+    held = Submissions(queue, topology, Mock(), conf, inbox, Mock(), numbers)
     held.take(Submission(Mock(), 7, 16, 0, 0.0, {}))
     held.prioritize([(7, 31)])
-    topology.awaited, topology.unknown = None, 0
+    topology.starts, topology.unknown = False, 0
     held.release()
     (judge_next,) = inbox.put.call_args.args
     assert held.is_deferred(7)
