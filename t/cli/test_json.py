@@ -64,6 +64,7 @@ def test_encode(treepool, write):
     node = REPOSITORY / "doc" / "node.xml"
     R = treepool("encode", "--xml", node, "--ranks", "0-1", "--hosts", "n[0-1]")
     result = treepool("encode", "--xml", f"{node}:0", "-R", write(R.out), "--dry-run", "--json")
+    assert result.json
     for line in result.json:
         conforms(line, "encode")
 
