@@ -166,6 +166,12 @@ def test_the_numbers_of_domains_add_up(seed):
     assert sorted(whole.all_ranks()) == list(range(60))
 
 
+def test_where_no_node_is_idle_no_job_fits():
+    cell, switch = locality_lines(areas(make_picture(cluster(4, 4, 1), down="0-3")))
+    assert cell.text == "cell: 1 domain, no node in them is idle"
+    assert switch.largest == 0
+
+
 def test_a_small_cluster_without_a_fabric_has_no_map():
     picture = make_picture("a")
     assert areas(picture) is None
