@@ -48,7 +48,10 @@ def test_vectors(treepool, write):
     path = data_folder("testvectors") / "rfc49-cluster-b.json"
     result = treepool("validate", path)
     assert result.status == 0 and "valid test vectors: " in result.out
-    wrong = {**json.loads(path.read_text()), "options": {"policy": "best", "straddle": 2000}}
+    wrong = {
+        **json.loads(path.read_text()),
+        "options": {"policy": "best", "straddle": 2000, "mix": "slot/gpu"},
+    }
     result = treepool("validate", write(wrong))
     pointers = [line.partition(": ")[0] for line in result.out.splitlines()]
     assert pointers == ["/options/policy", "/options/straddle"]

@@ -12,7 +12,7 @@ from treepool.view.nodewords import TIMES
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
 from treepool.view.text import text
-from treepool.view.words import MAX_NAME, plain
+from treepool.view.words import MAX_LIST, MAX_NAME, listed, plain
 from view.counting import numbers, pool_with_jobs, some_R
 from view.hostile import LARGE, NAMES, cluster
 from view.test_model import jobs_of
@@ -93,6 +93,7 @@ def test_no_line_is_wider_whatever_is_in_R(picture_of, R):
 def test_a_name_is_cut_only_where_it_is_too_long():
     assert plain("x" * MAX_NAME) == "x" * MAX_NAME
     assert plain("x" * (MAX_NAME + 1)) == "x" * (MAX_NAME - 1) + "…"
+    assert listed("x" * MAX_LIST) == "x" * MAX_LIST
 
 
 def test_a_job_is_its_letter_on_its_cells(picture_of):
