@@ -1,11 +1,10 @@
 """A thousand jobs of all kinds, with cancels and reloads: afterwards everything is free."""
 
 import json
-from pathlib import Path
 
-from broker import Instance, key_of
+from broker import REPOSITORY, Instance, key_of
 
-SCRIPT = Path(__file__).with_name("mixed.py")
+SCRIPT = REPOSITORY / "tools/mixed.py"
 
 
 def test_after_a_thousand_mixed_jobs_everything_is_free():

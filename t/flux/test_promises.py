@@ -1,14 +1,13 @@
 """A job never starts later than the scheduler first said, if jobs keep their limits."""
 
 import json
-from pathlib import Path
 
 import pytest
+
+from broker import REPOSITORY, Instance, key_of
 from checker import late
 
-from broker import Instance, key_of
-
-SCRIPT = Path(__file__).with_name("burst.py")
+SCRIPT = REPOSITORY / "tools/burst.py"
 
 
 @pytest.mark.parametrize(("policy", "told"), [("easy", 3), ("conservative", 50)])

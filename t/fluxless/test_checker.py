@@ -4,6 +4,7 @@ import copy
 import json
 
 import pytest
+
 from checker import (
     DRAIN_GRACE,
     KINDS,

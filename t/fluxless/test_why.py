@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "flux" / "why"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools" / "why"))
 
 from judge import Run
 

@@ -23,6 +23,7 @@ import time
 import flux
 from flux.job import submit_async
 from flux.job.journal import JournalConsumer
+
 from mixed import jobspec
 from soakadmin import module_of, worked
 
