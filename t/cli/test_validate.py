@@ -173,6 +173,11 @@ def test_a_mistake_in_a_configuration_has_its_pointer(treepool, write, old, new,
     assert line.startswith(problem)
 
 
+def test_all_mistakes_of_a_configuration_are_told(treepool, write):
+    text = '[sched-treepool]\npolicy = "best"\nalpha = 7\n[queues]\na = 1\n'
+    assert len(treepool("validate", write(text, "a.toml")).out.splitlines()) == 3
+
+
 @pytest.mark.parametrize(
     ("line", "how"),
     [
