@@ -31,16 +31,16 @@ def instance():
         instance.load("sched-treepool", "policy=easy", "gpu-cores=1", "node-policy=best-fit")
         instance.runs = instance.shape("slot=4/node{x}", "-t1h")
         hosts = instance.R(instance.runs)["execution"]["nodelist"][0]
-        instance.waits = instance.shape("slot=4/node{x}", "-t1h")
+        instance.later = instance.shape("slot=4/node{x}", "-t1h")
         when = ("--start", "now", "--duration", "1h", "--user", "root")
         instance.flux("treepool", "window", "add", "--hosts", hosts, *when)
-        instance.settle()
+        assert instance.waits(instance.later)
         yield instance
 
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_what_a_newer_scheduler_adds_changes_no_answer(instance, words):
-    words = words.format(waits=instance.waits, runs=instance.runs).split()
+    words = words.format(waits=instance.later, runs=instance.runs).split()
     path = f"{REPOSITORY}:{sysconfig.get_path('purelib')}"
     mine = instance.run("treepool", *words)
     newer = instance.with_env(PYTHONPATH=path).run("python", HERE / "newer.py", *words)
