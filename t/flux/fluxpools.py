@@ -157,40 +157,6 @@ def check_what_one_registered_the_other_frees_to_the_last_core():
         assert taken(theirs) == {}
 
 
-def sub_instances():
-    """R of sub-instances that ours and flux-core's allocate on the RFC's clusters, by a name."""
-    for name, shape in (
-        ("rfc49-cluster-a", "slot=3/[core=15;gpu=1]"),
-        ("rfc49-cluster-a", "slot=2/socket{x}"),
-        ("rfc49-cluster-a", "slot=3/node{x}/core=1"),
-        ("rfc49-cluster-b", "slot=5/[core=24;gpu=1]"),
-        ("rfc49-cluster-b", "slot=2/node{x}/core=1"),
-    ):
-        for kind, pool in zip(("ours", "theirs"), both(name)):
-            placed(pool, 1, "slot=1/[core=2;gpu=1]")
-            yield f"{kind}: {name} {shape}", placed(pool, 2, shape).to_dict()
-
-
-def inside(R):
-    """*R* as Flux hands it down: R_lite counts ranks from zero, the key is as it was."""
-    new = dict(zip(sorted(content(R)), range(len(content(R)))))
-    R_lite = [
-        {"rank": str(new[rank]), "children": entry["children"]}
-        for entry in R["execution"]["R_lite"]
-        for rank in content({"version": 1, "execution": {"R_lite": [entry]}})
-    ]
-    return {**R, "execution": {**R["execution"], "R_lite": R_lite}}
-
-
-def check_a_sub_instance_of_either_starts_under_either_and_both_place_alike():
-    for name, R in sub_instances():
-        below = inside(R)
-        ours, theirs = TreepoolPool(below), FluxCorePool(below)
-        for jobid, shape in enumerate(("slot=1/[core=3;gpu=1]", "slot=1/core=2")):
-            got = [content(placed(pool, jobid, shape).to_dict()) for pool in (ours, theirs)]
-            assert got[0] == got[1], (name, shape, got)
-
-
 def check_a_final_free_frees_also_what_the_job_manager_freed_when_no_scheduler_listened():
     # Between hello and ready it drops what housekeeping frees; what comes last then says less
     # than the job holds. flux-core's pool raises, which ends the scheduler and the instance.

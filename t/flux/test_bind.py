@@ -153,14 +153,3 @@ def test_each_node_has_as_many_tasks_as_the_taskmap_says(pair):
     words = ["-N2", "-n3", "--exclusive", "--taskmap=cyclic"]
     found = told(pair, *words)
     assert [found[i][0] for i in range(3)] == [[0], [0, 1], [1]]
-
-
-def test_a_job_on_another_node_only_says_so(pair):
-    job = pair.flux("submit", "--requires=rank:1", "-n1", "sleep", "60")
-    pair.wait(job, "start")
-    script = f"FLUX_JOB_ID={job} flux treepool verify"
-    words = ["--requires=rank:0", "-n1", "sh", "-c", script]
-    done = pair.run("run", *words)
-    pair.cancel_all()
-    assert done.returncode == 1
-    assert "is on ranks 1, this is 0" in done.stderr

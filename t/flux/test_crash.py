@@ -108,24 +108,6 @@ def test_a_job_that_has_an_R_already_is_denied_and_all_others_run(crashed, cores
     assert instance.soon(lambda: instance.resources("free") == (1, 8, 0))
 
 
-def test_what_the_job_manager_cannot_add_up_is_held_back_of_each_job_alone(crashed):
-    instance, bad = crashed(["0", "0"], 0)
-    for job in bad:
-        instance.flux("job", "urgency", job, "hold")
-    instance.flux("queue", "start", "--quiet")
-    running = instance.submit("-n1", "-c5")
-    instance.wait(running, "alloc")
-    key = f"{instance.flux('job', 'id', '--to=kvs', running)}.R"
-    instance.flux("kvs", "unlink", key)
-    instance.load("sched-treepool")
-    instance.wait(instance.submit("-n1", "-c3"), "alloc")
-    waiting = instance.submit("-n1", "-c1")
-    assert instance.waits(waiting)
-    assert instance.state(running) == "R"
-    instance.flux("cancel", running)
-    instance.wait(waiting, "alloc", timeout=40)
-
-
 def test_a_scheduler_that_the_job_manager_has_given_up_starts_nothing_and_says_so():
     with Instance(1, 8, 0) as instance:
         instance.load("sched-treepool")

@@ -198,12 +198,6 @@ def test_a_silent_broker_is_flat_after_a_while_and_its_late_answer_counts(two):
     assert two.log().count(warned) == 1
 
 
-def test_a_hello_that_takes_long_is_not_held_against_the_brokers(two):
-    load_faulty(two, "timeout=1", "retries=", "hello-takes=3")
-    assert answers(two)
-    assert "did not answer in time" not in two.log()
-
-
 def test_a_broker_without_a_good_answer_is_asked_again_and_when_its_node_comes_up(two):
     load_faulty(two, "retries=5", "bad-answers=2", "timeout=10")
     assert two.soon(lambda: "is flat: a bad answer" in two.log())

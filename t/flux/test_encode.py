@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -123,36 +122,17 @@ def served(R):
     assert job["execution"]["R_lite"] == R["execution"]["R_lite"]
 
 
-def moved(xml, kind):
-    """*xml* with its first GPU directly in the first object of a *kind*, as text."""
-    root = ElementTree.fromstring(xml)
-    around = {child: parent for parent in root.iter() for child in parent}
-    gpu = next(
-        item
-        for item in root.iter("object")
-        if item.get("type") == "PCIDev"
-        and (item.get("pci_type") or "")[:2] in ("03", "12")
-        and item.find("object[@type='OSDev']") is not None
-    )
-    around[gpu].remove(gpu)
-    bridge = {"type": "Bridge", "bridge_type": "0-1", "depth": "0", "gp_index": "99999"}
-    bridge["bridge_pci"] = "0000:[00-ff]"
-    kinds = {"Package", "Socket"} if kind == "Package" else {kind}  # hwloc 1 has sockets
-    above = next(item for item in root.iter("object") if item.get("type") in kinds)
-    ElementTree.SubElement(above, "object", bridge).append(gpu)
-    return ElementTree.tostring(root, "unicode")
-
-
 @needs_tree_pool
-@pytest.mark.skipif(not REAL.is_dir(), reason="../shared/hwloc is not here")
-def test_keys_of_flux_core_of_real_machines_and_of_such_with_a_gpu_elsewhere(tmp_path):
-    names = ["corona", "sierra", "tuo.SPX", "tuo.TPX", "cxlmem+dax.v2"]  # hwloc 2 reads these
-    paths = [REAL / f"{name}.xml" for name in names]
-    for name in names[:4]:
-        for kind in ("Package", "Machine"):
-            paths.append(tmp_path / f"{name}-{kind}.xml")
-            paths[-1].write_text(moved((REAL / f"{name}.xml").read_text(), kind))
-    for R in encoded_by_flux_core(*paths):
+def test_keys_of_flux_core_give_a_job_all_that_the_node_has(tmp_path):
+    devices = [
+        Device("0000:01:00.0", 0, backends=[("cuda0", "CUDA")]),
+        Device("0000:02:00.0", package=0, backends=[("cuda1", "CUDA")]),
+        Device("0000:03:00.0", backends=[("cuda2", "CUDA")]),
+    ]
+    path = tmp_path / "node.xml"
+    path.write_text(Made(memory=0, devices=devices).xml())
+    real = [REAL / f"{name}.xml" for name in ("corona", "tuo.SPX")] if REAL.is_dir() else []
+    for R in encoded_by_flux_core(path, *real):
         served(R)
 
 

@@ -71,12 +71,6 @@ def test_the_other_ranks_keep_the_topo_that_is_theirs(four, words):
     four.cancel_all()
 
 
-def test_what_only_the_excluded_rank_could_do_is_refused(four):
-    four.load("sched-treepool")
-    job = four.shape("slot=3/numa{x}")
-    assert "room for 2" in four.wait(job, "exception")["note"]
-
-
 def test_an_excluded_rank_is_not_used_however_it_is_drained_and_undrained(four):
     four.load("sched-treepool")
     four.flux("resource", "drain", "2", "testing")
@@ -140,21 +134,6 @@ def test_with_every_rank_excluded_the_scheduler_lives_and_denies(four, words):
     assert four.soon(lambda: four.resources("free") == (3, 24, 6))
     four.wait(four.submit("-N3", "-n3", "--exclusive"), "alloc")
     four.cancel_all()
-
-
-def test_nobody_gets_the_nodes_of_a_job_that_ends_because_one_is_excluded_until_it_is_over(four):
-    four.load("sched-treepool")
-    exclude(four, "")
-    stubborn = "trap '' TERM; for i in $(seq 12); do sleep 0.5; done"
-    job = four.flux("submit", "-N4", "-n4", "--exclusive", "sh", "-c", stubborn)
-    four.wait(job, "shell.start", path="guest.exec.eventlog")
-    after = four.submit("-N3", "-n3", "--exclusive")
-    exclude(four, "1")
-    assert "reallocate" in four.wait(job, "exception")["note"]
-    four.wait(after, "alloc")
-    assert four.flux("jobs", "-no", "{state}", job) == "INACTIVE"
-    four.cancel_all()
-    exclude(four, "0")
 
 
 #: In an instance inside a job: what a job gets that only a node with sockets can serve.

@@ -7,7 +7,6 @@ import signal
 import pytest
 
 from broker import Instance
-from features import needs_tree_pool
 
 NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
 KEY = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": NUMA}}]}
@@ -46,21 +45,6 @@ def test_a_reload_keeps_what_jobs_have(four, words):
     said = [line for line in four.log().splitlines() if ".info[" in line]
     assert not [line for line in said if any(job in line for job in jobs)]
     four.load("sched-treepool")
-
-
-@needs_tree_pool
-def test_a_job_that_flux_cores_own_pool_placed_is_kept_too(four):
-    four.load("sched-simple", "pool-class=flux.resource.TreePool")
-    job = four.submit("-n2", "-c3")
-    before = four.placed(job)
-    assert "pool-class=TreePool " in four.log()
-    four.load("sched-treepool")
-    nodes, cores, _ = four.resources("allocated")
-    assert (nodes, cores) == (len(before), 6)
-    assert four.state(job) == "R"
-    four.flux("cancel", job)
-    four.wait(job, "clean")
-    assert four.resources("allocated") == (0, 0, 0)
 
 
 def test_partial_release_and_a_reload_in_between(four):

@@ -80,19 +80,6 @@ def test_a_job_has_its_place_in_the_order_of_the_parent(site):
     assert line["answer"]["queue"] == "express"
 
 
-def test_a_virtual_queue_that_is_stopped_holds_up_only_its_own_jobs(site):
-    head = both_nodes(site, "express")
-    behind = submit(site, "batch")
-    assert waits(site, behind)
-    site.flux("queue", "stop", "--quiet", "--message=cooling", "express")
-    site.wait(behind, "alloc")
-    text, _ = explained(site, head)
-    assert "waits: queue express is stopped (cooling)" in text
-    assert "flux queue start express" in text
-    site.flux("queue", "start", "--quiet", "express")
-    assert waits(site, submit(site, "batch", "-t1m"))
-
-
 def test_jobs_of_a_virtual_queue_wait_for_the_start_of_its_parent(site):
     site.flux("queue", "stop", "--quiet", "--message=cooling", "batch")
     job = submit(site, "express")
@@ -115,46 +102,3 @@ def test_a_virtual_queue_has_the_nodes_of_its_parent(site):
     said, line = explained(site, "--instance", "slot/core", "--queue=express")
     assert "would start now" in said
     assert line["placement"].startswith("rank1")
-
-
-@pytest.fixture
-def hosts(site):
-    """The site as a flux-core would have it in which queue some names its host.
-
-    No flux-core does so far: it refuses the key. It will give the host the property ``+some``, and
-    the jobs of the queue a constraint to it.
-    """
-    some = {"some": {"hosts": "fake1"}, "few": {"parent": "some"}}
-    conf = {**site.conf, "queues": {**site.conf["queues"], **some}}
-    tell = f"import flux; flux.Flux().rpc('sched-treepool.config-reload', {conf!r}).get()"
-    site.flux("python", "-c", tell)
-    return site
-
-
-@pytest.mark.parametrize("queue", ["some", "few"])
-def test_a_queue_that_names_hosts_is_judged_on_these(hosts, queue):
-    text, line = explained(hosts, "--instance", "slot/core", f"--queue={queue}")
-    assert "would start now" in text
-    assert line["placement"].startswith("rank1/")
-    assert line["answer"]["constraints"] == {"and": [{"properties": ["+some"]}]}
-    text, _ = explained(hosts, "--instance", "node=2/slot/core", f"--queue={queue}")
-    assert (
-        "infeasible: the request asks for 2 nodes: of those that satisfy the constraints, 1" in text
-    )
-
-
-def test_a_job_of_a_queue_that_names_hosts_waits_for_these_and_says_so(hosts):
-    only = ("--queue=other", "--requires=+some", "-N1", "-n1", "--exclusive")
-    first, second = (hosts.submit(*only) for _ in range(2))
-    assert [entry[0] for entry in hosts.placed(first)] == ["1"]
-    assert "+some" not in json.dumps(hosts.R(first))
-    reason = hosts.soon(lambda: hosts.annotation(second, "reason_pending"))
-    assert reason.startswith("0 of 1 nodes free now")
-    _, line = explained(hosts, second)
-    assert line["explanation"]["nodes"] == 1
-    assert line["explanation"]["shape"].startswith(f"{second}: node{{x}}/slot")
-    _, line = explained(hosts, "--instance", "slot/gpu=9", "--queue=some")
-    assert line["explanation"]["shape"] == line["shape"] == "slot/gpu=9"
-    refused = hosts.submit("--queue=other", "--requires=+some", "-N2", "-n2")
-    note = hosts.wait(refused, "exception")["note"]
-    assert "of those that satisfy the constraints, 1 can serve it" in note

@@ -8,19 +8,6 @@ NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
 KEY = {"writer": "TreePool", "children": [{"ranks": "0-1", "topo": {"numa": NUMA}}]}
 
 
-#: Runs a command of Flux, and says on stderr how often it connected to the instance.
-COUNTED = """
-import runpy, sys, flux
-made, plain = [], flux.Flux
-flux.Flux = lambda *arguments: made.append(1) or plain(*arguments)
-del sys.argv[0]
-try:
-    runpy.run_path(sys.argv[0], run_name="__main__")
-finally:
-    print("connected", len(made), file=sys.stderr)
-"""
-
-
 def test_where_a_site_says_so_a_gpu_brings_its_share_of_cores_if_no_c_is_typed():
     with Instance(2, 8, 2, KEY, conf=["sched-treepool.cores-with-gpus=share"]) as instance:
         instance.load("sched-treepool")
@@ -40,7 +27,3 @@ def test_where_a_site_says_so_a_gpu_brings_its_share_of_cores_if_no_c_is_typed()
         typed = instance.run("submit", "-g1", "--dry-run", "true")
         options = json.loads(typed.stdout)["attributes"]["system"]["treepool"]
         assert (options, typed.stderr) == ({"cores": "share"}, "")
-        command = instance.flux("config", "builtin", "exec_path").split(":")[-1]
-        many = ["--quiet", "-g1", "true", ":::", *"12345"]
-        done = instance.run("python", "-c", COUNTED, f"{command}/flux-bulksubmit.py", *many)
-        assert done.stderr == "connected 2\n", "the command, and its plugin, not for each job"

@@ -109,12 +109,6 @@ def test_a_user_s_instance_has_the_module_if_its_configuration_chooses_it(instal
     assert "sched-simple" not in said
 
 
-def test_an_instance_that_chooses_nothing_is_as_before(installed):
-    said = by_user(installed, "flux start flux module list")
-    assert DEFAULT_SCHEDULER in said
-    assert "sched-treepool" not in said
-
-
 def test_an_r_with_a_key_gets_its_pool_by_the_writer(installed):
     assert "pool-class=treepool" in installed.sh(keyed())
 
@@ -198,17 +192,6 @@ def test_what_is_not_treepool_s_is_left_alone(machine):
     assert machine.changed() == before
 
 
-def test_what_other_users_could_not_read_is_not_installed_for_them(machine):
-    """Else no flux submit of theirs would work: it loads whatever is among Flux's plugins."""
-    machine.sh(f"mkdir -m 700 /opt/closed; cp -r {REPOSITORY}/treepool /opt/closed")
-    before = machine.changed()
-    done = machine.run(f"PYTHONDONTWRITEBYTECODE=1 {treepool_at('/opt/closed')} flux-env --install")
-    assert done.returncode == 1
-    why = "/opt/closed: other users cannot read it, so Flux could not use it"
-    assert done.stderr == f"treepool flux-env: {why}\n"
-    assert machine.changed() == before
-
-
 def test_flux_works_where_the_package_is_not_there(machine):
     """As when its file system is not mounted on a node: only what needs treepool fails."""
     machine.sh(f"mkdir /opt/old; cp -r {REPOSITORY}/treepool /opt/old")
@@ -225,10 +208,3 @@ def test_flux_works_where_the_package_is_not_there(machine):
     )
     machine.sh(f"{TREEPOOL} flux-env --uninstall")
     assert not any("treepool" in path for path in machine.changed() if "pycache" not in path)
-
-
-def test_an_older_treepool_on_pythonpath_is_a_problem(installed):
-    env = {**after_login(), "PYTHONPATH": str(REPOSITORY)}
-    said = installed.run("treepool flux-env --check", env=env)
-    assert said.returncode == 1
-    assert f"PYTHONPATH         {REPOSITORY}  PROBLEM: reaches every Python" in said.stdout

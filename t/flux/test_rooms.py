@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 #: Programs of checks, which Flux's Python runs.
 PROGRAMS = (
     *("adapter", "fluxpools"),
-    *("asking", "broken", "cancelling", "hostile", "running", "sharing", "steps", "told"),
+    *("asking", "broken", "cancelling", "newer", "hostile", "running", "sharing", "steps", "told"),
 )
 
 

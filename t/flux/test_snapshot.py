@@ -102,34 +102,6 @@ def test_the_nodes_the_jobs_and_their_ends_are_those_of_the_instance(busy, owner
     assert (shaped["queue"], shaped["priority"]) == ("batch", 16)
 
 
-def test_what_is_free_is_the_same(busy, owners):
-    def nodes(*words):
-        return [line for line in map(json.loads, words) if line["kind"] in ("cluster", "nodes")]
-
-    live = nodes(*busy.flux("treepool", "show", "--instance", "--json").splitlines())
-    file = nodes(*map(json.dumps, treepool("show", "--snapshot", owners)))
-    names = {busy.wide: "job1", busy.part: "job2", busy.endless: "job3"}
-    for line in live:
-        for job in line.get("jobs", ()):
-            job["job"] = names[job["job"]]
-    assert file == live
-
-
-def test_a_shape_gets_the_same_or_the_same_refusal(busy, owners):
-    for shape in ("slot=2/[core=8;gpu=1]", "node=4/slot/core", "slot/core=121"):
-        words = ("treepool", "explain", "--instance", shape, "--queue=debug", "--duration=10m")
-        answer = json.loads(busy.run(*words, "--json").stdout)["answer"]
-        (line,) = treepool("alloc", "--snapshot", owners, shape)
-        if answer["verdict"] == "now":
-            found = [[e["rank"], e["children"]["core"], e["children"].get("gpu", "")]
-                     for e in line["R_lite"]]  # fmt: skip
-            assert found == answer["parts"]
-        elif answer["verdict"] == "later":
-            assert line["error"] == "insufficient"
-        else:
-            assert (line["error"], line["message"]) == ("infeasible", answer["reason"])
-
-
 def test_jobs_that_wait_start_when_the_instance_says(busy, owners):
     (line,) = treepool("replay", "--snapshot", owners)
     start = {one["job"]: one["start"] for one in line["starts"]}
@@ -164,14 +136,3 @@ def test_a_stopped_queue_is_in_it(busy):
         assert "not replayed: 3 jobs of stopped queues" in done.err
     finally:
         busy.flux("queue", "start", "--quiet", "batch")
-
-
-def test_an_instance_with_another_scheduler(small):
-    small.load("sched-simple")
-    job = small.submit("-n1", "-t10m")
-    small.wait(job, "alloc")
-    value, _ = taken(small)
-    ((ranks, cores, _),) = value["running"][0]["parts"]
-    assert (ranks, cores) == ("0", "0")
-    assert value["running"][0]["end"] > value["time"]
-    small.cancel_all()

@@ -39,13 +39,6 @@ def test_each_command_says_what_its_job_would_get_now(two, command):
     assert text.startswith("slot=2/[core=2;gpu]: would start now\n")
 
 
-def test_a_batch_script_is_asked_about_with_its_directives(two):
-    script = "#!/bin/sh\n# flux: -n1 -c9\ntrue\n"
-    done = two.run("batch", "--test-only", stdin=script)
-    assert done.returncode == 1
-    assert "no node has 9 cores" in done.stderr
-
-
 def test_a_job_that_would_wait_is_told_when_and_on_which_hosts(two):
     two.wait(two.submit("-N1", "-n1", "--exclusive", "-t10m"), "alloc")
     two.wait(two.submit("-N1", "-n1", "--exclusive", "-t20m"), "alloc")

@@ -62,16 +62,6 @@ def test_a_key_that_says_less_or_more_than_R_is_warned_of_once_each(loaded):
     assert first[2].startswith("R: /scheduling/children/0/topo: cores 8-9 are not in R_lite")
 
 
-@pytest.mark.parametrize(
-    "log",
-    [(key(writer="Treepol"), ANY_POOL[0])],
-    indirect=True,
-)
-def test_a_misspelt_writer_is_told_the_right_name(loaded):
-    assert len(loaded) == 2
-    assert "'TreePool'" in loaded[0]
-
-
 @pytest.mark.parametrize("log", [(key(writer="graph:x"), ("sched-treepool",))], indirect=True)
 def test_sched_treepool_says_whose_key_it_does_not_read(log):
     assert not [line for line in log if ".warning[" in line]

@@ -1,9 +1,12 @@
 """Run by Flux's Python: what people are told, and why their jobs wait, without a broker."""
 
+import errno
 import json
 
 import checks
 from loaded import Broker, Loaded, name_of
+
+from treepool import parse_shape
 
 HOUR = 3600
 
@@ -395,6 +398,30 @@ def check_in_private_mode_nobody_is_told_when_jobs_of_others_end_nor_how_many_ar
     assert "cannot be told: this instance does not tell when jobs of others end" in text
     own = explained(here, here.next, userid=1)
     assert "queue batch: policy easy" in own and "ahead" not in own
+
+
+def check_a_question_that_is_malformed_is_refused_with_its_place():
+    guest = Broker(Loaded(), GUEST)
+    core = parse_shape("slot/core")
+    for topic, payload, number, said in (
+        ("job", [], errno.EPROTO, "must be an object"),
+        ("job", {"id": True}, errno.EPROTO, "/id: must be an integer"),
+        ("look", {"version": 2}, errno.EPROTO, "/version: this scheduler speaks version 1"),
+        ("look", {"x": "y" * 70_000}, errno.EMSGSIZE, "more than 65536 characters"),
+        ("ask", {}, errno.EINVAL, "/resources: must be a list"),
+        ("ask", {"resources": core, "duration": "1h"}, errno.EINVAL, "/duration: "),
+        ("ask", {"resources": core, "queue": ["q"]}, errno.EINVAL, "/queue: "),
+        ("ask", {"resources": core, "constraints": 0}, errno.EINVAL, "object"),
+        ("ask", {"resources": core, "options": {"\udcff": 1}}, errno.EINVAL, "not valid Unicode"),
+        ("try", {"jobs": [7]}, errno.EPROTO, "/jobs: must be a list"),
+        ("totals", {"drained": "0"}, errno.EPROTO, "/drained: must be a list"),
+    ):
+        try:
+            guest.module(f"sched-treepool.{topic}", payload, False)
+        except OSError as e:
+            assert (e.errno, said in e.strerror, "\n" in e.strerror) == (number, True, False), e
+        else:
+            raise AssertionError((topic, payload))
 
 
 # -- snapshots

@@ -1,7 +1,6 @@
 """sched-treepool with faults: a scheduler module for tests, whose own arguments say which.
 
 ================== ===========================================================================
-``hello-takes=S``  hello takes S seconds
 ``timeout=S``      brokers have S seconds to answer, counted in tenths of a second
 ``retries=T,T``    they are asked again after so many tenths of a second each time
 ``few=N``          of more than N nodes digests are asked for
@@ -9,22 +8,11 @@
 ================== ===========================================================================
 """
 
-import time
 from collections import Counter
 
 import TreePool  # noqa: F401 (makes treepool importable)
 from treepool.flux import discover
 from treepool.flux.sched import TreepoolScheduler
-
-
-class Faulty(TreepoolScheduler):
-    """The faults that are the scheduler's own."""
-
-    hello_takes = 0.0
-
-    def _sched_hello(self):
-        time.sleep(self.hello_takes)
-        super()._sched_hello()
 
 
 def answer_badly(times):
@@ -50,9 +38,7 @@ def mod_main(h, *args):
     rest = []
     for arg in args:
         name, _, value = arg.partition("=")
-        if name == "hello-takes":
-            Faulty.hello_takes = float(value)
-        elif name == "timeout":
+        if name == "timeout":
             discover.TICK, discover.TIMEOUT = 0.1, float(value)
         elif name == "retries":
             discover.RETRIES = tuple(map(int, value.split(","))) if value else ()
@@ -62,4 +48,4 @@ def mod_main(h, *args):
             answer_badly(int(value))
         else:
             rest.append(arg)
-    Faulty(h, *rest).run()
+    TreepoolScheduler(h, *rest).run()
