@@ -93,8 +93,8 @@ def two(tmp_path):
 
 def load_faulty(instance, *words):
     """Load the faulty scheduler."""
-    instance.load(FAULTY, *words)
-    instance.scheduler = FAULTY.stem
+    instance.load(f"--name={MODULE}", FAULTY, *words)
+    instance.scheduler = MODULE
 
 
 def answers(instance):

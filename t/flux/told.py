@@ -472,7 +472,7 @@ def check_nobody_gets_the_nodes_of_a_job_whose_R_cannot_be_read_until_it_is_over
         (told,) = [fact for fact in here.typed("status", "--json").json if "held_back" in fact]
         assert (told["held_back"], told["hosts"]) == ("rank[0-1]/core[0-7],gpu[0-1]", "n[0-1]")
         here.manager.free(job)
-        for _ in range(60):
+        for _ in range(5):
             here.wait(1)
         assert every.R
         assert any("nothing is held back any more" in text for _, text in here.handle.logged)
@@ -489,7 +489,7 @@ def check_what_is_left_of_a_node_is_given_and_of_several_such_jobs_one_ends():
     here.reload()
     assert set(fills.held) == {1} and waits.waits
     here.manager.free(first)
-    for _ in range(60):
+    for _ in range(5):
         here.wait(1)
     assert waits.R["execution"]["R_lite"] == [
         {"rank": "0", "children": {"core": "0-3", "gpu": "0"}}
