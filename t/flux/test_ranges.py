@@ -66,17 +66,21 @@ def test_a_site_allows_it_with_another_version_of_jobspec(allowing):
     allowing.cancel_all()
 
 
-def test_without_the_plugin_jobspec_flux_submit_is_accepted_but_for_slots_without_a_core():
+def test_without_the_plugin_jobspec_flux_submit_is_accepted():
     setting = 'plugins = ["feasibility"]'
     assert f"`{setting}`" in GUIDE
+    with Instance(1, 8, 0, conf=[f"ingest.validator.{setting.replace(' ', '')}"]) as instance:
+        instance.load("sched-treepool")
+        assert instance.placed(instance.shape(SHAPE)) == [("0", "0-7", "")]
+        instance.cancel_all()
+
+
+def test_with_queues_flux_wants_a_core_in_a_slot_of_several_nodes():
     without = "slot/node=2"
     assert f"`flux submit --resources-shape='{without}/core'`" in GUIDE
-    conf = [f"ingest.validator.{setting.replace(' ', '')}", "queues.batch.requires=[]"]
-    with Instance(2, 8, 0, conf=conf) as instance:
+    with Instance(2, 8, 0, conf=["queues.batch.requires=[]"]) as instance:
         instance.load("sched-treepool")
         instance.flux("queue", "start", "--all", "--quiet")
-        assert instance.placed(instance.shape(SHAPE, "--queue=batch")) == [("0", "0-7", "")]
-        instance.cancel_all()
         with pytest.raises(Failed, match="Unable to determine slot size"):
             instance.shape(without, "--queue=batch")
         assert instance.placed(instance.shape(f"{without}/core", "--queue=batch"))

@@ -140,12 +140,6 @@ def test_the_owner_sees_what_each_user_has(busy):
     assert "treepool_user" not in busy.flux("treepool", "status", "--prometheus")
 
 
-def test_the_digest_of_a_node_is_for_programs_too(busy):
-    (line,) = map(json.loads, busy.flux("treepool", "digest", "--json").splitlines())
-    conforms(line, "digest")
-    assert busy.flux("treepool", "digest").split() == [line["digest"]]
-
-
 def test_the_page_says_which_instance_when_and_what_waits(busy, tmp_path):
     page = tmp_path / "now.html"
     busy.flux("treepool", "show", "--instance", "--html", str(page))
