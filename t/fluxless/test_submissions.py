@@ -4,11 +4,9 @@ from collections import deque
 from types import SimpleNamespace
 from unittest.mock import Mock
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from depth import some
 from treepool.errors import InfeasibleRequest
 from treepool.flux.options import Options
 from treepool.flux.submissions import Submission, Submissions
@@ -54,28 +52,30 @@ class Request:
 
 
 class Held:
-    """Submissions; ``hold`` says for which ranks one waits, ``release`` which are not known yet."""
+    """Submissions; the first nodes send their topology with ``release``."""
 
     def __init__(self):
         self.queue, self.inbox = Queue(), deque()
-        self.topology = SimpleNamespace(awaited=None, unknown=0)
+        self.topology = SimpleNamespace(starts=True, unknown=1)
         inbox = SimpleNamespace(put=self.inbox.append)
         windows = SimpleNamespace(admitted=lambda *_: frozenset())
         configuration = SimpleNamespace(
             queues=Queues.of(lambda key, default: default), options=Options()
         )
-        rest = windows, configuration, inbox, Mock(), Mock(), Mock(refused=0)
-        self.submissions = Submissions(Mock(), self.queue, self.topology, *rest)
+        rest = windows, configuration, inbox, Mock(), Mock(refused=0)
+        self.submissions = Submissions(self.queue, self.topology, *rest)
 
     def __len__(self):
         return self.submissions.deferred
 
-    def hold(self, jobid, ranks, priority=16):
-        self.topology.awaited = ranks
-        self.submissions.take(Submission(Request(), jobid, priority, 0, 0.0, {}))
+    def take(self, jobid, priority=16):
+        request = Request()
+        self.submissions.take(Submission(request, jobid, priority, 0, 0.0, {}))
+        return request
 
-    def release(self, unknown):
-        self.topology.awaited, self.topology.unknown = unknown or None, unknown
+    def release(self, unknown=0):
+        """The first nodes are known; those in *unknown* are being asked."""
+        self.topology.starts, self.topology.unknown = False, unknown
         self.submissions.release()
 
     def next(self):
@@ -92,70 +92,55 @@ class Held:
         return judged
 
 
-def test_each_waits_for_its_own_ranks_only():
+def test_all_wait_for_the_first_nodes_and_are_judged_in_the_order_of_the_queue():
     held = Held()
-    held.hold(1, 0b011)
-    held.hold(2, 0b100)
-    held.hold(3, 0)
-    assert (len(held), held.ready()) == (3, [])
-    held.release(0b010)
-    assert held.ready() == [(2, 16), (3, 16)]
-    held.release(0b100)
-    assert held.ready() == [(1, 16)]
+    for jobid, priority in ((1, 16), (4, 16), (3, 31), (2, 16), (5, 0)):
+        held.take(jobid, priority)
+    held.submissions.release()  # some nodes are known, not all that were up first
+    assert (len(held), held.ready()) == (5, [])
+    held.submissions.prioritize([(4, 20), (4, 15), (2, 16), (6, 9)])
+    held.release()
+    held.submissions.prioritize([(1, 30), (2, 17)])
+    held.submissions.cancel(3)
+    assert held.ready() == [(1, 30), (2, 17), (4, 15), (5, 0)]
     assert len(held) == 0
+
+
+def test_one_that_comes_later_waits_for_no_node():
+    held = Held()
+    held.release(unknown=0b10)  # another came up meanwhile
+    held.take(1)
+    assert held.ready() == [(1, 16)]
 
 
 def test_one_that_is_cancelled_is_not_judged():
     held = Held()
-    for jobid in (1, 2, 3):
-        held.hold(jobid, jobid & 1)
-    held.release(1)  # 2 is ready, the others wait
-    requests = [held.submissions[jobid].request for jobid in (1, 2)]
-    for jobid in (1, 2, 2):
-        held.submissions.cancel(jobid)
+    requests = [held.take(jobid) for jobid in (1, 2)]
+    held.submissions.cancel(1)
+    held.release()
+    for _ in range(2):
+        held.submissions.cancel(2)
     assert [request.answers for request in requests] == [["cancelled"], ["cancelled"]]
-    held.release(0)
-    assert held.ready() == [(3, 16)]
-
-
-def test_a_new_priority_counts_whether_it_waits_or_is_ready():
-    held = Held()
-    held.hold(1, 1)
-    held.hold(2, 0)
-    held.release(1)
-    held.submissions.prioritize([(1, 20), (2, 3), (4, 5)])
-    held.release(0)
-    assert held.ready() == [(1, 20), (2, 3)]
+    assert held.ready() == []
 
 
 def test_one_that_comes_back_after_a_cancellation_is_judged_once():
     held = Held()
-    held.hold(1, 0)
-    held.release(0)
+    held.take(1)
     held.submissions.cancel(1)
-    assert held.ready() == []
-    held.hold(1, 0, priority=9)
-    held.release(0)
+    held.take(1, priority=9)
+    held.release()
     assert held.ready() == [(1, 9)]
     assert (len(held), held.ready()) == (0, [])
 
 
-@pytest.mark.parametrize("unknown", some([0b10, 0b00]))
-def test_a_release_looks_at_groups_and_not_at_each_of_50000_jobs(unknown):
+def test_no_step_is_long_with_50000_jobs_also_if_most_were_cancelled():
     held = Held()
     for jobid in range(50_000):
-        held.hold(jobid, 0b01 if jobid % 2 else 0b11)
+        held.take(jobid)
     with Lines(most=100) as work:
-        held.release(unknown)
+        held.release()
     assert work.count < 40
-    assert len(held.ready()) == 50_000 - 25_000 * (unknown > 0)
-
-
-def test_no_step_is_long_also_if_most_of_50000_jobs_were_cancelled():
-    held = Held()
-    for jobid in range(50_000):
-        held.hold(jobid, 0)
-    held.release(0)
     for jobid in range(49_000):
         held.submissions.cancel(jobid)
     for _ in range(10):
@@ -164,49 +149,16 @@ def test_no_step_is_long_also_if_most_of_50000_jobs_were_cancelled():
     assert len(held.ready()) == 1000
 
 
-def test_groups_that_wait_for_the_same_ranks_are_joined():
-    held = Held()
-    for jobid in range(200):  # one after another, 200 nodes send what they are
-        held.hold(jobid, (1 << 201) - (1 << jobid))
-        held.release((1 << 201) - (2 << jobid))
-    with Lines(most=100):
-        held.release(1 << 200)
-    held.release(0)
-    assert [jobid for jobid, _ in held.ready()] == list(range(200))
-
-
-def test_those_that_became_ready_can_still_be_cancelled_and_get_other_priorities():
-    held = Held()
-    for jobid in (2, 1, 3):
-        held.hold(jobid, 1)
-    held.release(0)
-    held.submissions.cancel(3)
-    held.submissions.prioritize([(1, 20)])
-    assert held.ready() == [(1, 20), (2, 16)]
-    assert len(held) == 0
-
-
-def test_they_are_judged_in_the_order_of_the_queue():
-    held = Held()
-    for jobid, priority, ranks in ((1, 16, 1), (4, 16, 2), (3, 31, 2), (2, 16, 0), (5, 0, 1)):
-        held.hold(jobid, ranks, priority)
-    held.release(1)
-    held.submissions.prioritize([(4, 20), (4, 15), (2, 16)])
-    held.release(0)
-    held.submissions.prioritize([(1, 30), (2, 17)])
-    assert held.ready() == [(3, 31), (1, 30), (2, 17), (4, 15), (5, 0)]
-    assert len(held) == 0
-
-
 def test_one_that_cannot_be_served_is_held_until_all_nodes_are_known():
     held = Held()
     held.queue.pool.check_feasibility = Mock(side_effect=InfeasibleRequest("too few nodes"))
-    held.hold(1, 0b01)
-    request = held.submissions[1].request
-    held.release(0b10)  # another node came up
+    request = held.take(1)
+    held.release(unknown=0b10)  # another node came up
+    held.ready()
+    held.release(unknown=0b10)
     held.ready()
     assert (len(held), request.answers) == (1, [])
-    held.release(0)
+    held.release()
     held.ready()
     assert request.answers == ["too few nodes"]
     assert len(held) == 0
@@ -214,32 +166,31 @@ def test_one_that_cannot_be_served_is_held_until_all_nodes_are_known():
 
 @settings(deadline=None)
 @given(st.data())
-def test_whatever_happens_to_them_each_is_judged_once_after_all_before_it_that_are_ready(data):
-    held, waiting = Held(), {}
+def test_whatever_happens_to_them_each_is_judged_once_after_all_before_it(data):
+    held, waiting, starts = Held(), {}, True
     for _ in range(data.draw(st.integers(1, 40))):
         jobid, priority = data.draw(st.integers(1, 6)), data.draw(st.integers(0, 3))
-        step = data.draw(st.sampled_from(["hold", "cancel", "prioritize", "release", "next"]))
-        if step == "hold" and jobid not in waiting and jobid not in held.queue.jobs:
-            held.hold(jobid, 0, priority)
-            waiting[jobid] = [priority, False]
+        step = data.draw(st.sampled_from(["take", "cancel", "prioritize", "release", "next"]))
+        if step == "take" and starts and jobid not in waiting:
+            held.take(jobid, priority)
+            waiting[jobid] = priority
         elif step == "cancel":
             held.submissions.cancel(jobid)
             waiting.pop(jobid, None)
         elif step == "prioritize":
             held.submissions.prioritize([(jobid, priority)])
             if jobid in waiting:
-                waiting[jobid][0] = priority
+                waiting[jobid] = priority
         elif step == "release":
-            held.release(0)
-            for one in waiting.values():
-                one[1] = True
+            held.release()
+            starts = False
         elif step == "next":
             held.next()
             for judged, its_priority in held.queue.judged:
-                first = min((-p, job) for job, (p, is_ready) in waiting.items() if is_ready)
-                assert (-its_priority, judged) == first
+                assert not starts
+                assert (-its_priority, judged) == min((-p, job) for job, p in waiting.items())
                 del waiting[judged]
             held.queue.judged.clear()
         assert len(held) == len(waiting)
-    held.release(0)
+    held.release()
     assert len(held.ready()) == len(waiting)

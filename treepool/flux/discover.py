@@ -89,8 +89,9 @@ class Discovery:
         self._failed: dict[int, str] = {}
         #: Why each rank was handed over without topology, if the reason is known.
         self._told: dict[int, str] = {}
-        #: Bitmasks of ranks: handed over, asked for, up, and with a known topology, even if it is
-        #: not handed over yet.
+        #: Bitmasks of ranks: asked for at first, handed over, asked for, up, and with a known
+        #: topology, even if it is not handed over yet.
+        self.first = 0
         self.known = 0
         self.wanted = 0
         self.up = 0
@@ -135,6 +136,7 @@ class Discovery:
         for rank in idset.iterate(new):
             self._tries.pop(rank, None)
             self._told.pop(rank, None)
+        self.first = self.first or new
         self.wanted |= new
         self.known &= ~new
         few = max(0, FEW - idset.size(self.wanted & ~new))

@@ -60,6 +60,9 @@ _NOBODY = -1
 #: Jobs that a job is told it preempts, by name.
 _MOST_NAMED = 8
 
+#: What a pass yields once it has ended.
+_ENDED = object()
+
 #: Seconds between two looks at the clock while jobs wait: it may be set, or a machine suspended.
 _LOOK = 5.0
 
@@ -130,13 +133,11 @@ class TreepoolScheduler(Protocol):
             self._on_windows,
         )
         self._submissions = Submissions(
-            h,
             self.queue,
             self._topology,
             self._windows,
             self._configuration,
             self.inbox,
-            super().feasibility_check,
             self._fail,
             self._numbers,
         )
@@ -262,10 +263,11 @@ class TreepoolScheduler(Protocol):
         self.start_schedule()
 
     def feasibility_check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
-        """Say whether a job could ever run, once the nodes that were asked have answered."""
-        self._submissions.check(msg, jobspec)
-        if self.ending:
-            self._submissions.end()
+        """Say whether a job could ever run; any might on nodes whose topology is to come."""
+        if self._topology.starts or self._topology.unknown:
+            self.handle.respond(msg, None)
+        else:
+            super().feasibility_check(msg, jobspec)
 
     def usable(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """A resource update without nodes whose topology is not known yet."""
@@ -321,7 +323,7 @@ class TreepoolScheduler(Protocol):
                 self._applied = time.monotonic()
             elif changes.come and time.monotonic() >= self._applied + _CHANGES:
                 changes.begin()
-            elif next(work, self) is self:
+            elif next(work, _ENDED) is _ENDED:
                 if not changes.come:
                     self._rest(passes.count > before)
                     return
@@ -397,7 +399,8 @@ class TreepoolScheduler(Protocol):
     def settled(self) -> bool:
         """Whether all jobs that can start have started, and all others are planned."""
         changes = self._submissions
-        judged = self._topology.awaited is None and not changes.is_behind and not changes.come
+        asks = self._topology.starts or self._topology.unknown
+        judged = not (asks or changes.is_behind or changes.come)
         return judged and self.queue.settled and self._held_back.known
 
     def idle(self) -> None:
@@ -407,7 +410,6 @@ class TreepoolScheduler(Protocol):
     def end(self) -> None:
         """Refuse what waits for an answer."""
         self._answers.end()
-        self._submissions.end()
         self._windows.end()
 
     # -- questions, see answers.py
@@ -441,7 +443,7 @@ class TreepoolScheduler(Protocol):
     @property
     def defers(self) -> bool:
         """Whether a job that were submitted now would be deferred."""
-        return self._topology.awaited is not None
+        return self._topology.starts
 
     def waiting(
         self, jobid: int, priority: int, userid: int, queue: str, spec: Any

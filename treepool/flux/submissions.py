@@ -3,10 +3,10 @@
 ======== ==================================================== ======================================
 state    the job                                              next
 ======== ==================================================== ======================================
-deferred waits for the topology of nodes                      ready, when that is known
+deferred waits for the topology of nodes, or until the window ready
+         opens that it was submitted for
 ready    is to be judged, in the order of the queue           waiting; over if it is denied; or
                                                               deferred again
-         the window opens that it was submitted for
 waiting  is in the queue                                      over if it starts, is denied or is
                                                               cancelled; ready if it may ask for
                                                               something else now
@@ -15,9 +15,10 @@ over     is forgotten
 
 The meaning of a jobspec depends on the localities and the options of the pool:
 ``same_numa=required`` is a level if there are NUMA domains, and ``numa`` is an unknown word if
-there are none. A submission is therefore deferred until each node that was being asked for its
-topology when it arrived has sent it, or is known to have none. If the meaning changes, all are
-judged again.
+there are none. All submissions are therefore deferred until the nodes that were up first have sent
+their topology, or are known to have none; the first job of the queue may need all of them. After
+that each is judged at once, and deferred only if it is refused while nodes are asked. If the
+meaning changes, all are judged again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from errno import ENOSYS
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Callable, Final, Iterable, Iterator, Mapping, Optional
 
@@ -110,42 +110,38 @@ class Submission:
 
 
 class Submissions:
-    """The jobs that are not over yet, and feasibility checks, which wait for topology, too.
+    """The jobs that are not over yet.
 
-    *answer* is called for each check when its meaning is clear, and *failed* for a job on which
-    treepool itself fails. What was deferred is done in its turn in *inbox*; *numbers* count those
-    that are denied.
+    *failed* is called for a job on which treepool itself fails. What was deferred is done in its
+    turn in *inbox*; *numbers* count those that are denied.
     """
 
     def __init__(
         self,
-        handle: Any,
         queue: Queue,
         topology: Topology,
         windows: Windows,
         configuration: Configuration,
         inbox: Inbox,
-        answer: Callable[[Any, Mapping[str, Any]], None],
         failed: Callable[[int, Exception], None],
         numbers: Numbers,
     ) -> None:
-        self._handle = handle
         self._queue = queue
         self._topology = topology
         self._windows = windows
         self._configuration = configuration
         self._inbox = inbox
-        self._answer = answer
         self._failed = failed
         self._numbers = numbers
         self._jobs: dict[int, Submission] = {}
-        #: Those that are deferred, by the ranks that they wait for (bitmask), and those that are
-        #: ready. Tens of thousands of jobs may arrive between two changes of what is known. A
-        #: release therefore moves whole heaps, and looks at no job.
-        self._deferred: dict[int, list[Heap]] = {}
-        self._ready: list[Heap] = []
-        #: Jobs that wait for a window to open; and those that were submitted for one that is open.
+        #: Those that came before the first nodes were known, those that were refused while nodes
+        #: are asked, and those that wait for a window to open; and the heaps that are ready. Tens
+        #: of thousands of jobs may be deferred: whole heaps become ready.
+        self._held: Heap = []
+        self._refused: Heap = []
         self._early: Heap = []
+        self._ready: list[Heap] = []
+        #: Jobs that were submitted for a window that is open.
         self._inside: dict[int, None] = {}
         #: Jobs in the queue that are to be judged again; None if all are judged.
         self._outdated: Optional[deque[int]] = None
@@ -153,8 +149,6 @@ class Submissions:
         #: next pass, and those that changed since these began.
         self._moved: dict[int, None] = {}
         self._moved_since: dict[int, None] = {}
-        #: Feasibility checks, and the ranks that each waits for.
-        self._checks: list[tuple[Any, Mapping[str, Any], int]] = []
 
     def __getitem__(self, jobid: int) -> Submission:
         return self._jobs[jobid]
@@ -203,11 +197,10 @@ class Submissions:
     def take(self, submission: Submission) -> None:
         """Judge *submission*, now or when its meaning is clear."""
         self._jobs[submission.jobid] = submission
-        awaited = self._topology.awaited
-        if awaited is None:
-            self._judge(submission)
+        if self._topology.starts:
+            _put(submission, self._held)
         else:
-            self._defer(submission, awaited)
+            self._judge(submission)
 
     def cancel(self, jobid: int) -> None:
         """End a job that is cancelled."""
@@ -227,54 +220,22 @@ class Submissions:
             else:
                 heappush(submission.heap, submission.place)
 
-    def check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
-        """Answer a feasibility check, once the nodes that were asked have answered.
-
-        As long as no node is up that could be asked, any job might run.
-        """
-        awaited = self._topology.awaited
-        if awaited is None:
-            self._answer(msg, jobspec)
-        elif awaited:
-            self._checks.append((msg, jobspec, awaited))
-        else:
-            self._handle.respond(msg, None)
-
-    def end(self) -> None:
-        """Answer the checks that are open, because the module is being unloaded."""
-        checks, self._checks = self._checks, []
-        for msg, _, _ in checks:
-            self._handle.respond_error(msg, ENOSYS, "the scheduler is being unloaded")
-
     # -- from one state to another
 
-    def _defer(self, submission: Submission, ranks: int) -> None:
-        """Defer a job until all of *ranks* are known, and at least until the next release."""
-        heaps = self._deferred.setdefault(ranks, [[]])
-        submission.heap = heaps[-1]
-        heappush(submission.heap, submission.place)
-
     def release(self) -> None:
-        """Make ready what waits for no rank whose topology is still to come."""
-        awaited, unknown = self._topology.awaited, self._topology.unknown
-        if awaited == 0:
-            return
-        deferred, self._deferred = self._deferred, {}
-        for ranks, heaps in deferred.items():
-            if ranks & unknown:
-                self._deferred.setdefault(ranks & unknown, []).extend(heaps)
-            else:
-                self._ready.extend(heaps)
-        if self._ready:
+        """Make ready what waits for topology that is known now."""
+        if not self._topology.starts:
+            held, self._held = self._held, []
+            self._judge_soon(held)
+            if not self._topology.unknown:
+                refused, self._refused = self._refused, []
+                self._judge_soon(refused)
+
+    def _judge_soon(self, heap: Heap) -> None:
+        """Make the jobs of *heap* ready."""
+        if heap:
+            self._ready.append(heap)
             self._inbox.put(self._judge_next)
-        checks, self._checks = self._checks, []
-        for msg, jobspec, ranks in checks:
-            if ranks & unknown:
-                self._checks.append((msg, jobspec, ranks))
-            elif awaited is None:
-                self._answer(msg, jobspec)
-            else:  # it may run on a node that came up since
-                self._handle.respond(msg, None)
 
     def _judge_next(self) -> bool:
         """Judge the first of the jobs that are ready; returns whether there are more."""
@@ -315,8 +276,7 @@ class Submissions:
     def _wait_for(self, window: Window, submission: Submission) -> None:
         """Let a job wait until *window* opens."""
         submission.window = window
-        submission.heap = self._early
-        heappush(self._early, submission.place)
+        _put(submission, self._early)
         reason = str(opens(window, time.time()))
         submission.tell({"reason_pending": reason, "t_estimate": window.start})
 
@@ -326,9 +286,7 @@ class Submissions:
             self._outdated = deque(dict.fromkeys((*(self._outdated or ()), *self._inside)))
             self._inside = {}
         early, self._early = self._early, []
-        if early:
-            self._ready.append(early)
-            self._inbox.put(self._judge_next)
+        self._judge_soon(early)
 
     def refuse(self, jobid: int, reason: str) -> None:
         """Deny a job that left the queue because it can never run."""
@@ -337,9 +295,8 @@ class Submissions:
 
     def _deny(self, submission: Submission, reason: str) -> None:
         """Deny a job, or defer it if more nodes will be known."""
-        awaited = self._topology.awaited
-        if awaited is not None:
-            self._defer(submission, awaited)
+        if self._topology.starts or self._topology.unknown:
+            _put(submission, self._refused)
         else:
             self._numbers.refused += 1
             self.leave(submission.jobid).request.deny(reason)
@@ -389,7 +346,7 @@ class Submissions:
         """Take a job out of the queue, if it is still there, to be judged again."""
         if self._queue.remove(jobid) is not None:
             self._jobs[jobid].withdraw()
-            self._defer(self._jobs[jobid], 0)
+            _put(self._jobs[jobid], self._held)
 
     def waiting(
         self,
@@ -423,6 +380,12 @@ class Submissions:
             jobid, priority, request, admitted, line, submitted, now, userid, terms, until
         )
         return job, window
+
+
+def _put(submission: Submission, heap: Heap) -> None:
+    """Put a job on *heap*, in its place in the queue."""
+    submission.heap = heap
+    heappush(heap, submission.place)
 
 
 def opens(window: Window, now: float) -> Reason:

@@ -44,17 +44,12 @@ class Topology:
         return self._discovery.unknown if self._discovery else 0
 
     @property
-    def awaited(self) -> Optional[int]:
-        """The ranks whose topology a submission must wait for (bitmask); None if it need not wait.
-
-        0 stands for any rank: no node that could be asked has been up yet.
-        """
+    def starts(self) -> bool:
+        """Whether the nodes that were up first have not all got their topology yet."""
         discovery = self._discovery
-        if discovery is None:
-            return None
-        if discovery.unknown or (not discovery.known and self._pool.ranks):
-            return discovery.unknown
-        return None
+        if discovery is None or not self._pool.ranks:
+            return False
+        return not discovery.first or bool(discovery.first & discovery.unknown)
 
     @property
     def complete(self) -> bool:

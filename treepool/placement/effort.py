@@ -20,9 +20,6 @@ from treepool.errors import Reason
 #: and 23 ms where 11,000 nodes were in as many states.
 PER_REQUEST = 1000
 
-#: The limit of searches that never go back: what they take grows with the node alone.
-UNLIMITED = 1 << 62
-
 #: What an attempt at another way to serve a request counts as: at other counts, on nodes with
 #: another property of a family, or in another domain above the nodes.
 PER_ATTEMPT = PER_REQUEST // 75

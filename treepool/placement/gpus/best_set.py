@@ -56,23 +56,21 @@ def best_set(
     demand: Demand = ANY,
     host: Optional[Domain] = None,
     beside: Beside = lambda gpus: 0,
-    effort: Optional[Effort] = None,
 ) -> Optional[int]:
     """The best set of *number* of the GPUs *free* (bitmasks); None if no set meets *demand*.
 
     *host* is the domain that they are taken from, and *beside* returns the cores that a slot with
     some GPUs takes there. Without a *host*, domains do not count. The table remembers all that
-    does not depend on cores. *effort* counts the search. Raises GaveUp if it takes too long to find
-    any set that meets *demand*.
+    does not depend on cores. Raises GaveUp if it takes too long to find any set that meets
+    *demand*.
     """
     free &= table.gpus
     #: The sets with equal links in order, as if they took no cores.
     levels, ranked = metered(
         table.memo,
         MAX_MEMO,
-        (table, host, free, number, demand),
+        (host, free, number, demand),
         lambda spent: _ranked(table, free, number, demand, host, spent),
-        effort,
     )
     best: Any = None
     for touched, rank, chosen in ranked:  # a set never gets a better place by its cores
@@ -169,11 +167,11 @@ def _best(
         links = table.links_in(chosen)
         return min(links, default=0), sum(links)
 
-    most = max(map(worth, sets))
-    best = [chosen for chosen in sets if worth(chosen) == most]
-    return best[
-        : max(1, 2 * _MOST_STEPS // (len(alike) ** 2 or 1))
-    ]  # each is judged by what it leaves
+    valued = [(worth(chosen), chosen) for chosen in sets]
+    most, _ = max(valued)
+    best = [chosen for value, chosen in valued if value == most]
+    judged = max(1, 2 * _MOST_STEPS // (len(alike) ** 2 or 1))  # each by what it leaves
+    return best[:judged]
 
 
 def _some(

@@ -16,7 +16,7 @@ from treepool.placement.effort import Effort
 from treepool.placement.gpus.graph import graph_of, has_clique, is_clique, joined_sets
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.amounts import amount_ids, lowest_ids
-from treepool.placement.on_node.ledger import Take
+from treepool.placement.on_node.ledger import Ledger, Take
 from treepool.placement.on_node.levels import (
     amount_levels,
     has_free,
@@ -192,8 +192,7 @@ class _Giver:
         """The domains to take *take*'s amount from, out of what is *free*, GPUs those *usable*.
 
         They have the lowest level among the domains that can give the amount. They are in the order
-        of a walk down that first enters the child with the fewest free GPUs (usable or not), then
-        the fewest free cores, then the lowest id.
+        of a walk down, see Ledger.path(): GPUs that are not usable count there, too.
         """
         scope, need, node_type = take.scope, take.need, self.node_type
         if self.plain:
@@ -213,15 +212,10 @@ class _Giver:
                 hosts.clear()
             if not hosts or level == levels[hosts[0]]:
                 hosts.append(domain)
-
-        def path(domain: Domain) -> list[tuple[int, int, int]]:
-            around, order = node_type.around[domain], node_type.order
-            return [
-                (idset.size(d.open_gpus & free[1]), idset.size(d.cores & free[0]), order[d])
-                for d in around[: around.index(scope)][::-1]
-            ]
-
-        return sorted(hosts, key=path) if len(hosts) > 1 else hosts
+        if len(hosts) > 1:
+            ledger = Ledger(node_type, *free)
+            hosts.sort(key=lambda host: ledger.path(host, scope))
+        return hosts
 
     def _share(self, take: Take, host: Domain, cores: int, free: Ids) -> int:
         """How many of *cores* of *host* go with the GPUs of *take*, of a node where so much is

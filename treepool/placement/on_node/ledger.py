@@ -69,6 +69,7 @@ class Ledger:
 
     def __init__(self, node_type: NodeType, cores: int, gpus: int) -> None:
         self.around = node_type.around
+        self.order = node_type.order
         self.realm = node_type.realm
         self.cores = _Left(lambda domain: idset.size(domain.cores & cores))
         self.gpus = _Left(lambda domain: idset.size(domain.open_gpus & gpus))
@@ -128,6 +129,16 @@ class Ledger:
     def free_in(self, domain: Domain) -> tuple[int, int]:
         """How much is left in *domain*, GPUs first: domains with the least left are used first."""
         return self.gpus[domain], self.cores[domain]
+
+    def path(self, domain: Domain, scope: Domain) -> list[tuple[int, int, int]]:
+        """A sort key that orders domains as a walk down from *scope* reaches them.
+
+        The walk first enters the child with the fewest GPUs left, then the fewest cores, then the
+        lowest id.
+        """
+        around = self.around[domain]
+        inside = around[: around.index(scope)]
+        return [(*self.free_in(at), self.order[at]) for at in reversed(inside)]
 
     def shape(self, domain: Domain) -> tuple[Any, ...]:
         """A value that is equal for domains that are interchangeable, as far as numbers go."""

@@ -89,7 +89,7 @@ class OnNode:
         """
         listed = self.listed(scope, part)
         if ordered and not self.plain:
-            listed.sort(key=lambda d: self.path(d, scope))
+            listed.sort(key=lambda d: self.ledger.path(d, scope))
         if not self.local or part.count.minimum == 1:
             return [listed]
         levels, members = self._group_levels(part), self._members(scope, listed)
@@ -104,7 +104,7 @@ class OnNode:
         hosts = [d for d, found in members.items() if d in levels and len(found) >= each]
         least_level = min((levels[host] for host in hosts), default=0)
         hosts = [host for host in hosts if levels[host] == least_level]
-        hosts.sort(key=lambda d: self.path(d, scope))
+        hosts.sort(key=lambda d: self.ledger.path(d, scope))
         return self._fewest(hosts[0], each, members) if hosts else list(domains[:each])
 
     def _members(self, scope: Domain, domains: Sequence[Domain]) -> dict[Domain, list[Domain]]:
@@ -132,15 +132,6 @@ class OnNode:
             share = min(amounts[i][1], count - len(chosen))
             chosen += self._fewest(children[i], share, members)
         return chosen
-
-    def path(self, domain: Domain, scope: Domain) -> list[tuple[int, int, int]]:
-        """A sort key that orders domains as the walk down from *scope* reaches them."""
-        steps = []
-        for at in self.node_type.around[domain]:
-            if at is scope:
-                break
-            steps.append((*self.ledger.free_in(at), self.node_type.order[at]))
-        return steps[::-1]
 
     def hosts(self, scope: Domain, need: Need) -> list[Domain]:
         """The domains that may give *need*'s amount when it is asked of *scope*."""
@@ -367,7 +358,7 @@ class Search:
     def _amount(self, scope: Domain, need: Need, rest: _Tasks) -> Iterator[_Tasks]:
         """Take *need*'s amount from each of its hosts in *scope* in turn."""
         hosts = self.here.hosts(scope, need)
-        hosts.sort(key=lambda host: self.here.path(host, scope))
+        hosts.sort(key=lambda host: self.ledger.path(host, scope))
         self.effort.count((len(hosts) + _LOOKS - 2) // _LOOKS)
         for i, host in enumerate(hosts):
             if self._is_like(host, hosts[:i]):

@@ -13,7 +13,8 @@ from treepool.placement.effort import Effort
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain
 from treepool.placement.on_node.ids import Ids
-from treepool.placement.on_node.place import OnNode, Slots, slots_in
+from treepool.placement.on_node.ledger import Ledger
+from treepool.placement.on_node.place import Slots, slots_in
 from treepool.placement.request.need import MANY, SLOT, Part
 from treepool.rfc.idset import union
 
@@ -93,17 +94,16 @@ class Placer:
 
         Each domain gives the largest valid count that it can, independently of the others.
         """
-        free = self.state.cores, self.state.gpus
-        here = OnNode(self.node_type, *free, False, self.plain, self.effort)
+        ledger = Ledger(self.node_type, self.state.cores, self.state.gpus)
         domains = [
             d
             for d in self.node_type.named.get(part.name, ())
             if d is not scope
             and scope in self.node_type.around[d]
-            and not (part.whole and not (d.whole and here.ledger.untouched(d)))
+            and not (part.whole and not (d.whole and ledger.untouched(d)))
         ]
         if not self.plain:
-            domains.sort(key=lambda d: here.path(d, scope))
+            domains.sort(key=lambda d: ledger.path(d, scope))
         units = (self._domain(domain, part) for domain in domains)
         found = [unit for unit in units if unit is not None]
         return sorted(found, key=lambda unit: (-unit.nslots, unit.remote))

@@ -56,17 +56,11 @@ class Need:
     with_core: bool = False
     #: Whether this need or a part in it demands links or memory of GPUs.
     has_gpu_demand: bool = attrs.field(init=False, eq=False)
-    #: Whether this need or a part in it takes its share of cores.
-    has_fair_share: bool = attrs.field(init=False, eq=False)
 
     @has_gpu_demand.default
     def _demands_of_gpus(self) -> bool:
         inside = any(part.need.has_gpu_demand for part in self.parts)
         return self.demand is not None or self.gpu_memory > 0 or inside
-
-    @has_fair_share.default
-    def _shares_cores(self) -> bool:
-        return self.fair_share or any(part.need.has_fair_share for part in self.parts)
 
     @property
     def takes_amount(self) -> bool:
