@@ -48,7 +48,7 @@ check-upstream: $(INSTALLED)
 
 # The same in each Flux of FLUX_PREFIXES, e.g. FLUX_PREFIXES='/usr /opt/flux'.
 check-flux-versions: $(INSTALLED)
-	PYTHON=$(BIN)/python sh t/flux/versions $(FLUX_PREFIXES)
+	PYTHON=$(BIN)/python sh tools/flux-versions $(FLUX_PREFIXES)
 
 # The page of `treepool show --html` in a headless Chromium (Debian: chromium, chromium-driver); says
 # that it skipped these tests where there is none.
@@ -73,11 +73,11 @@ test: $(INSTALLED)
 # Why treepool: the same jobs under schedulers of Flux, in real brokers on fake nodes, in ten minutes.
 # Prints the table of doc/performance.md and writes the figure of README.md, build/why.svg.
 why: $(PLOTS)
-	$(BIN)/python t/flux/why
+	$(BIN)/python tools/why
 
 # The same by a benchmark that is not ours, flux-schedbench; YARDSTICKS='--nodes 1152,11136' for more.
 yardsticks: $(INSTALLED) build/schedbench
-	$(BIN)/python t/flux/yardsticks $(YARDSTICKS)
+	$(BIN)/python tools/yardsticks $(YARDSTICKS)
 
 build/schedbench:
 	$(BIN)/python -m pip install -q --no-deps --target $@ flux-schedbench==0.1.0
@@ -94,12 +94,12 @@ mutants: $(MUTANTS)
 
 # The tests of `make check` on every other supported Python that is installed.
 versions: $(INSTALLED)
-	sh t/versions 3.9 3.10 3.11 3.12 3.13
+	sh tools/versions 3.9 3.10 3.11 3.12 3.13
 
 # Licences, and wheel and sdist: reproducible, and working in empty environments. They are left in
 # build/dist.
 release: $(RELEASE)
-	sh t/release 3.9 3.13
+	sh tools/release 3.9 3.13
 
 # The site in build/doc/html, and the pages of man(1) in build/doc/man.
 doc: $(DOC)
@@ -113,23 +113,23 @@ conformance: $(INSTALLED)
 # Clusters of 16 to 100,000 nodes, in about a minute; BENCH='--nodes 1152 --peer' for others. Then plans:
 # of a full machine, and of SWF=FILE, the first JOBS of a trace in Standard Workload Format.
 bench: $(PLOTS)
-	$(BIN)/python t/bench $(BENCH)
-	$(BIN)/python t/bench/planning.py --full
-	$(if $(SWF),$(BIN)/python t/bench/planning.py --trace $(SWF) --jobs $(or $(JOBS),1000))
+	$(BIN)/python tools/bench $(BENCH)
+	$(BIN)/python tools/bench/planning.py --full
+	$(if $(SWF),$(BIN)/python tools/bench/planning.py --trace $(SWF) --jobs $(or $(JOBS),1000))
 
 # How well jobs are packed, by each policy and by others, with a chart: some minutes; PACKING='--help' for
 # more. And how near the nodes of jobs are on three fabrics: PACKING='fabrics --help' for that alone.
 # TRACE='NODES JOBS' or TRACE=JOBS: CSV files as Alibaba and Philly published them (doc/performance.md).
 packing: $(PLOTS)
 	mkdir -p build
-	$(BIN)/python t/bench/packing $(if $(TRACE),--trace $(TRACE)) \
+	$(BIN)/python tools/bench/packing $(if $(TRACE),--trace $(TRACE)) \
 	  $(if $(TRACE)$(PACKING),$(PACKING),--plot build/packing.svg)
-	$(if $(TRACE)$(PACKING),,$(BIN)/python t/bench/packing fabrics)
+	$(if $(TRACE)$(PACKING),,$(BIN)/python tools/bench/packing fabrics)
 
 # Random work in a real Flux for ten minutes, and a checker that trusts nothing of treepool;
 # SOAK='--minutes 60 --nodes 200 --seed 1' for others. Says so where there is no flux on the PATH.
 soak: $(INSTALLED)
-	if command -v flux; then $(BIN)/python t/flux/soak $(SOAK); else echo 'no flux: NOT soaked'; fi
+	if command -v flux; then $(BIN)/python tools/soak $(SOAK); else echo 'no flux: NOT soaked'; fi
 
 # Every parser under a coverage-guided fuzzer (atheris, in an environment of its own), SECONDS each.
 # FUZZER is a Python that atheris knows: by default the first of these that runs.

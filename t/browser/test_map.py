@@ -73,33 +73,6 @@ def test_the_map_of_11136_nodes_fits_a_screen(show, across):
     assert len(set(browser.js(sizes))) == 1  # nothing is behind a scroll bar
 
 
-def test_the_switches_of_a_cell_stand_in_one_row(show):
-    browser = show(make_picture(fabric(11_136, 64, 8)), width=1280, height=900)
-    tops = """
-        const top = e => e.getBoundingClientRect().top;
-        const cells = [...document.querySelectorAll("#areas .area")];
-        return cells.map(cell => new Set([...cell.querySelectorAll(".spot")].map(top)).size)"""
-    assert set(browser.js(tops)) == {1}
-
-
-def test_ten_jobs_are_listed_without_a_scroll_bar(show):
-    shapes = [f"slot={n}/core=1" for n in range(1, 11)]
-    browser = show(make_picture("b", shapes), width=1280, height=900)
-    sizes = "const e = document.getElementById('jobs'); return [e.scrollHeight, e.clientHeight]"
-    assert len(browser.texts("#jobs button")) == 10
-    assert len(set(browser.js(sizes))) == 1
-
-
-def test_what_is_shown_is_said_above(show):
-    lines = ["instance of alice on <b>tuo1</b>, 2026-11-25 18:00", "3 jobs wait"]
-    browser = show(make_picture("a"), about=lines)
-    assert browser.texts("header p")[:2] == lines
-
-
-def test_a_small_cluster_without_a_fabric_has_no_map(show):
-    assert show(make_picture("a")).js("return document.getElementById('map').hidden")
-
-
 def test_a_large_cluster_without_a_fabric_has_a_map_of_rows(show):
     browser = show(make_picture("b", ["slot=3/node{x}"], down="1151"))
     assert squares(browser) == {"full": 3, "idle": 1148, "down": 1}

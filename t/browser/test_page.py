@@ -111,16 +111,6 @@ def test_every_step_of_the_slider_has_the_numbers_and_cells_of_the_model(show):
     assert cells(browser) == cells_of(picture.totals)
 
 
-def test_the_buttons_beside_the_slider_step_too(show):
-    picture = make_picture("a", SHAPES)
-    browser = show(picture)
-    browser.click("#back")
-    assert tiles(browser) == tiles_of(picture.steps[3].totals)
-    browser.click("#on")
-    assert tiles(browser) == tiles_of(picture.totals)
-    assert browser.js("return document.getElementById('on').disabled")
-
-
 def test_nodes_of_several_types_are_drawn_with_all_their_cells(show):
     picture = make_picture(some_R(), ["slot=3/core=2", "slot=1/[core=2;gpu=1]", "slot=1/node{x}"])
     browser = show(picture)
@@ -158,12 +148,6 @@ def test_filters_by_host_rank_job_type_and_state(show):
     write(browser, "host", "nothing")
     assert titles(browser) == []
     assert browser.texts("#found") == ["No node is like that: nothing."]
-
-
-def test_types_are_filtered_apart(show):
-    browser = show(make_picture(some_R()))
-    choose(browser, "type", "1")
-    assert titles(browser) == ["2 \u00d7 n[2-3]"]
 
 
 def test_a_click_on_a_job_shows_its_nodes_and_dims_the_others_on_them(show):
@@ -257,7 +241,7 @@ def test_what_is_too_large_to_draw_is_counted(show, which):
 
 
 @pytest.mark.parametrize("dark", (False, True), ids=("light", "dark"))
-@pytest.mark.parametrize("width", (320, 390, 768, 1280, 2560))
+@pytest.mark.parametrize("width", (320, 390, 1280, 2560))
 @pytest.mark.parametrize("R", ("a", "b", "names", "fabric", *LARGE))
 def test_nothing_is_wider_than_the_window(show, width, dark, R):
     R = (
@@ -308,16 +292,6 @@ def test_every_text_has_contrast_enough(show, dark):
     assert browser.js(CONTRASTS) == []
     browser = show(make_picture(fabric(32, 8, 2)), dark=dark)
     assert browser.js(CONTRASTS) == []
-
-
-def test_light_and_dark_are_as_the_reader_s_system_says(show):
-    def page(dark):
-        show(make_picture("a"), dark=dark)
-        return browser.js("return getComputedStyle(document.body).backgroundColor")
-
-    browser = show(make_picture("a"))
-    assert page(False) == "rgb(255, 255, 255)"
-    assert page(True) == "rgb(15, 19, 24)"
 
 
 def test_a_finger_on_a_cell_tells_about_it(show):

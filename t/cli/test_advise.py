@@ -2,11 +2,6 @@
 
 import json
 import re
-import shlex
-
-import pytest
-
-from commandline import run_process
 
 
 def test_the_advice_on_an_example_cluster(treepool):
@@ -49,46 +44,9 @@ def test_what_strands_gpus_depends_on_the_mix(treepool, write):
     assert stranded("--mix", "@" + str(write(trace, "jobs.json"))) == mixed
 
 
-def test_the_mix_in_the_help_is_one(treepool):
-    (words,) = re.findall("--mix ('.*)$", treepool("advise", "--help").out, re.MULTILINE)
-    assert treepool("advise", "--mix", *shlex.split(words)).status == 0
-
-
 def test_a_mix_of_a_file_without_jobs_is_none(treepool, write):
     nothing = write("# nothing\n", "nothing")
     assert treepool("advise", "--mix", f"@{nothing}").is_one_line_error("nothing: has no job")
-
-
-def test_a_cluster_without_nodes_is_said_to_have_none(treepool, write, R):
-    R["execution"].update(R_lite=[], nodelist=[])
-    del R["scheduling"]
-    assert treepool("advise", "-R", write(R)).out == "no nodes\n"
-
-
-def test_as_json(treepool):
-    (line,) = treepool("advise", "--cluster", "b", "--json").json
-    assert line["ranks"] == "0-1151"
-    assert [level["name"] for level in line["levels"]] == ["node", "socket"]
-    assert line["tiling"][0]["shape"] == "slot=1/[core=24;gpu=1]"
-    assert line["nearly"] == []
-
-
-def test_your_own_cluster_from_stdin(R):
-    result = run_process("advise", "-R", "-", stdin=json.dumps(R).encode())
-    assert result.out.splitlines()[0] == "2 nodes n[3,5] (ranks 3,5)"
-
-
-def test_a_cluster_without_a_key(treepool, write, R):
-    del R["scheduling"]
-    result = treepool("advise", "-R", write(R))
-    assert "  [core=4;gpu=1]         2" in result.out.splitlines()
-
-
-@pytest.mark.parametrize("width", [40, 80, 120])
-def test_it_follows_the_width_of_the_terminal(treepool, monkeypatch, width):
-    monkeypatch.setenv("COLUMNS", str(width))
-    result = treepool("advise", "--cluster", "b", "--shape", "slot=1/node=40/core=97")
-    assert max(map(len, result.out.splitlines())) <= width
 
 
 def test_advice_on_resources_that_have_expired_is_the_same(treepool, write):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from commandline import on_a_terminal, run_process, well_behaved
+from commandline import run_process, well_behaved
 
 SHAPES = ("slot=1/node=1/[core=24;gpu=1]", "slot=9/core=17", "slot=1/rack", "slot=1/core=97")
 
@@ -54,7 +54,7 @@ def test_a_syntax_error_is_shown_with_a_caret(treepool):
     assert caret == " " * len(shape) + "^"
 
 
-@pytest.mark.parametrize("width", [20, 40, 50, 60, 70, 80, 100, 150])
+@pytest.mark.parametrize("width", [20, 60, 150])
 def test_no_width_loses_anything(treepool, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     result = treepool("alloc", "--cluster", "b", *SHAPES)
@@ -76,33 +76,11 @@ def test_ids_are_broken_only_after_a_comma(treepool, monkeypatch):
     assert not [piece for piece in pieces if piece.endswith("-") and piece != "-"]
 
 
-def test_a_long_set_of_ranks_is_complete(treepool, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    odd = ",".join(map(str, range(1, 1152, 2)))
-    argv = ["--constraint", f'{{"ranks": ["{odd}"]}}', "slot=576/node{x}"]
-    out = treepool("alloc", "--cluster", "b", *argv).out
-    ids = set(re.findall(r"\d+", out))
-    assert {str(rank) for rank in range(1, 1152, 2)} <= ids
-
-
 def test_shapes_are_no_markup(treepool):
     out = treepool("alloc", "slot=1/[core;gpu]", "[bold]x[/bold]", ":smile:").out
     assert "slot=1/[core;gpu]" in out
     assert "[bold]x[/bold]" in out
     assert ":smile:" in out
-
-
-def test_control_characters_are_escaped(treepool):
-    result = treepool("alloc", "slot=1/\x1b[31mcore", "a\u202eb", "\udcff")
-    assert well_behaved(result)
-    assert r"\x1b[31m" in result.out
-    assert r"\u202e" in result.out
-    assert r"\udcff" in result.out
-
-
-def test_a_terminal_gets_colour():
-    shown, _ = on_a_terminal("-m", "treepool", "alloc", "slot=1/rack")
-    assert "\x1b[31minvalid: " in shown
 
 
 def test_no_colour_in_a_pipe():

@@ -14,20 +14,18 @@ from treepool.discovery import libhwloc
 from treepool.errors import InvalidHardware
 
 NVIDIA = "0302 [10de:1db1] [10de:1212] a1"
-AMD = "0380 [1002:66a1] [1002:0834] 02"
 
 #: The PUs that tests may be pinned to: what the machine here allows.
 HERE = sorted(os.sched_getaffinity(0))
 
 
-def xml(kind=NVIDIA, backend="CUDA", model="H100", **more):
+def xml(model="H100"):
     """2 packages of 2 NUMA nodes of 4 cores; GPU i is near NUMA node 3 - i."""
-    name = {"CUDA": "cuda", "RSMI": "rsmi"}[backend]
     devices = [
-        Device(f"0000:{i + 1}0:00.0", 3 - i, kind, [(f"{name}{i}", backend)], {"GPUModel": model})
+        Device(f"0000:{i + 1}0:00.0", 3 - i, NVIDIA, [(f"cuda{i}", "CUDA")], {"GPUModel": model})
         for i in range(4)
     ]
-    return Made(smt=1, devices=devices, **more).xml()
+    return Made(smt=1, devices=devices).xml()
 
 
 def allocated(cores, gpus="", rank="0"):
@@ -82,29 +80,6 @@ def test_gpus_by_their_ids_if_asked(bind):
     assert found["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
-def test_the_filters_of_amd_come_one_after_the_other(bind):
-    result = bind(allocated("4-7", "0-3"), "--print", node=xml(AMD, "RSMI"))
-    found = facts(result)
-    assert found["ROCR_VISIBLE_DEVICES"] == "2,3,0,1"
-    assert found["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
-
-
-def test_in_a_job_that_is_kept_from_gpus_of_others_its_own_are_numbered_from_zero(
-    bind, monkeypatch
-):
-    monkeypatch.setenv("FLUX_EXEC_CONSTRAINED_RESOURCES", "1")
-    found = facts(bind(allocated("0-7", "2-3"), "--task=1/2", "--print"))
-    assert found["GPUs"] == "2 of the job's 2-3"
-    assert found["CUDA_VISIBLE_DEVICES"] == "0"
-    found = facts(bind(allocated("4-7", "1-3"), "--print", node=xml(AMD, "RSMI")))
-    assert found["GPUs"] == "2 3 1 of the job's 1-3"
-    assert found["ROCR_VISIBLE_DEVICES"] == "1,2,0"
-
-
-def test_a_job_without_gpus_sees_none(bind):
-    assert facts(bind(allocated("0-3"), "--print"))["CUDA_VISIBLE_DEVICES"] == "-1"
-
-
 def test_memory_of_a_superchip_is_left_alone_unless_asked(bind, numactl):
     node = xml(model="NVIDIA GH200 480GB")
     found = facts(bind(allocated("0-3", "3"), "--print", node=node))
@@ -125,29 +100,15 @@ def numactl(tmp_path, monkeypatch):
     return program
 
 
-@pytest.mark.parametrize(
-    "policy, option",
-    [
-        ("local", "--localalloc"),
-        ("interleave", "--interleave=0-1"),
-        ("preferred", "--preferred=1"),
-        ("bind", "--membind=0-1"),
-    ],
-)
-def test_memory_policies_are_numactls(bind, numactl, policy, option):
-    result = bind(allocated("2-6"), "--memory", policy, "--print", "true")
-    assert facts(result)["run"] == f"{numactl} {option} -- true"
+def test_memory_policies_are_numactls(bind, numactl):
+    result = bind(allocated("2-6"), "--memory", "interleave", "--print", "true")
+    assert facts(result)["run"] == f"{numactl} --interleave=0-1 -- true"
 
 
 def test_a_policy_without_numactl_is_an_error(bind, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     result = bind(allocated("0-3"), "--memory", "interleave", "--print")
     assert result.is_one_line_error("--memory interleave: numactl is needed and not on the PATH")
-
-
-def test_without_a_policy_no_numactl_is_needed(bind, monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert bind(allocated("0-3"), "--print").status == 0
 
 
 # -- what is run
@@ -184,19 +145,14 @@ def test_the_order_of_gpus_that_someone_chose_stays(real):
     assert json.loads(result.out)[1]["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
 
 
-@pytest.mark.parametrize("words", [["--"], []])
-def test_options_after_the_command_are_the_commands(real, words):
-    result = real(*words, "sh", "-c", 'echo "$@"', "sh", "--print", "--memory", "--", "-h")
+def test_options_after_the_command_are_the_commands(real):
+    result = real("sh", "-c", 'echo "$@"', "sh", "--print", "--memory", "--", "-h")
     assert (result.status, result.out) == (0, "--print --memory -- -h\n")
 
 
 def test_numactl_runs_the_command_if_there_is_a_policy(real, numactl):
     result = real("--memory=bind", "echo", "done", PATH=os.environ["PATH"])
     assert result.out == "numactl --membind=0 --\ndone\n"
-
-
-def test_the_commands_status_is_the_status(real):
-    assert real("sh", "-c", "exit 42").status == 42
 
 
 def test_the_command_ends_by_sigpipe_as_ever(real):
@@ -251,13 +207,8 @@ def test_outside_a_task_of_a_job_it_says_so(rank):
         ([], ["a COMMAND is needed"], 2),
         (["--rank", "4", "true"], ["R.json", "R has ranks 0, not 4"], 1),
         (["--rank", "x", "true"], ["--rank x", "is not a rank"], 2),
-        (["--rank", "9" * 30, "true"], ["is not a rank"], 2),
-        (["--rank", "999999999", "true"], ["not 999999999"], 1),
         (["--task", "2/2", "true"], ["--task 2/2", "I/N"], 2),
-        (["--task", "0/99999", "true"], ["I/N"], 2),
-        (["--task", "", "true"], ["I/N"], 2),
         (["--memory", "all", "true"], ["--memory", "invalid choice"], 2),
-        (["--unknown", "true"], ["--unknown"], 2),
     ],
 )
 def test_wrong_uses_are_one_line(bind, options, words, status):
@@ -270,27 +221,12 @@ def test_which_rank_must_be_said_if_there_are_several(bind):
     assert facts(bind(allocated("0-3", rank="2-3"), "--rank=3", "--print"))["node"] == "n3, rank 3"
 
 
-@pytest.mark.parametrize("R", ["", "[]", "{}", '{"version": 1, "execution": {}}', b"\xff"])
-def test_an_R_that_is_none_names_its_file(bind, R):
-    assert bind(R, "true").is_one_line_error("R.json: ")
-
-
-def test_xml_that_is_none_names_its_file(bind):
-    result = bind(allocated("0-3"), "true", node="<html/>")
-    assert result.is_one_line_error("node.xml: the document is <html>")
-
-
 def test_xml_is_one_file(treepool, write, tmp_path):
     R = write(allocated("0-3"), "R.json")
     write(xml(), "node.xml")
     for name in (tmp_path, f"{tmp_path}/node.xml:0"):
         result = treepool("bind", "--R", R, "--xml", name, "true")
         assert result.is_one_line_error("--xml", "must be one file", status=2)
-
-
-def test_cores_that_the_machine_lacks_are_named(bind):
-    result = bind(allocated("12-19"), "true")
-    assert result.is_one_line_error("R.json", "rank 0 has cores 12-19, but this machine only 0-15")
 
 
 def test_without_xml_the_machine_is_this_one(treepool, write, monkeypatch):
@@ -329,11 +265,10 @@ def test_what_gpus_are_named_otherwise_than_by_number_stays(write):
     assert "warning: CUDA_VISIBLE_DEVICES does not name GPUs by number" in result.err
 
 
-@pytest.mark.parametrize("options", [(), ("--rank", "0")])
 @pytest.mark.parametrize("command", ["bind --print", "verify"])
-def test_an_R_of_no_rank_is_refused_by_name(treepool, write, command, options):
+def test_an_R_of_no_rank_is_refused_by_name(treepool, write, command):
     path = write({"version": 1, "execution": {"R_lite": [], "nodelist": []}}, "R.json")
-    result = treepool(*command.split(), "--R", path, "--xml", write(xml(), "node.xml"), *options)
+    result = treepool(*command.split(), "--R", path, "--xml", write(xml(), "node.xml"))
     assert result.is_one_line_error("R.json", "/execution/R_lite")
 
 
@@ -344,10 +279,8 @@ def test_an_R_of_no_rank_is_refused_by_name(treepool, write, command, options):
     ("cgroup", "file", "text", "allowed"),
     [
         ("0::/flux/job", "flux/job/cpuset.cpus.effective", "2-3,6\n", 0b1001100),
-        ("0::/", "cpuset.cpus.effective", "0-3", 0b1111),
         ("7:cpu,cpuset:/job\n0::/x", "cpuset/job/cpuset.effective_cpus", "1\n", 0b10),
         ("0::/x", "y/cpuset.cpus.effective", "1", 0),  # no such cpuset
-        ("0::/x", "x/cpuset.cpus.effective", "\n", 0),
         ("0::/x", "x/cpuset.cpus.effective", "klingon", 0),
         ("klingon", "x/cpuset.cpus.effective", "1", 0),
     ],
@@ -368,10 +301,6 @@ def test_a_cgroup_without_a_cpuset_of_its_own_may_use_what_the_one_around_it_may
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(content)
     assert here.allowed_pus(tmp_path) == 0xFFFC
-
-
-def test_where_there_are_no_cgroups_nothing_is_known(tmp_path):
-    assert here.allowed_pus(tmp_path) == 0
 
 
 # -- MIG instances

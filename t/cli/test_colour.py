@@ -9,14 +9,12 @@ COLOURED = (
     ("alloc", "slot=1/core", "slot=1/rack"),
     ("show", "--jobs", "slot=2/[core=8;gpu=1]"),
     pytest.param(("explain", "slot=1/core"), marks=pytest.mark.depth),
-    pytest.param(("explain", "slot=1/core=999"), marks=pytest.mark.depth),
     pytest.param(("advise",), marks=pytest.mark.depth),
     pytest.param(("replay", "--synthetic", "3"), marks=pytest.mark.depth),
 )
 PLAIN = (
     ("validate", "doc/fabric.json"),
     ("encode", "--xml", "doc/node.xml", "--dry-run"),
-    ("conformance", "testvectors/rfc49-cluster-b.json"),
     ("aloc",),
     ("alloc", "--help"),
 )

@@ -32,10 +32,6 @@ def test_the_exports_go_in_front_of_what_is_set_and_behind_the_path():
     assert after(exports, "PATH") == f"{os.environ['PATH']}:/opt/tree pool/bin"
 
 
-def test_only_variables_of_flux_are_set():
-    assert all(name.startswith("FLUX_") for name in site.variables(HOME))
-
-
 def test_the_drop_in_quotes_as_systemd_reads():
     lines = site.systemd(Path('/opt/50% "x"'))
     assert lines[0] == "[Service]"
@@ -238,13 +234,6 @@ def test_an_installation_is_removed_and_the_package_stays(treepool, copy):
     assert (install.PACKAGE / "__init__.py").exists()
 
 
-def test_links_of_another_version_are_removed_too(treepool, copy):
-    prefix = copy()
-    (prefix / "bin" / "treepool2").symlink_to(prefix / "lib/treepool/bin/treepool2")
-    assert treepool("flux-env", "--uninstall", "--prefix", prefix).status == 0
-    assert not prefix.exists()
-
-
 @pytest.mark.parametrize("version", some(["0.2\ntouch x", "\x1b[31m0.2", "", "0;ls", "1" * 99]))
 def test_a_version_that_is_none_is_not_printed(treepool, copy, tmp_path, version):
     """The package may be anybody's, and a shell evaluates what is printed."""
@@ -281,19 +270,6 @@ def test_what_does_not_belong_to_the_installation_stays(treepool, copy, tmp_path
     assert tree(prefix) == ["bin", "bin/file", "bin/link", "bin/loop"]
 
 
-def test_an_installation_that_is_reached_through_a_link_is_removed_with_its_own(
-    treepool, copy, tmp_path
-):
-    prefix = copy()
-    there = tmp_path / "there"
-    there.symlink_to(prefix)
-    link = prefix / "bin" / "treepool"
-    link.unlink()
-    link.symlink_to(there / "lib" / "treepool" / "bin" / "treepool")
-    assert treepool("flux-env", "--uninstall", "--prefix", prefix).status == 0
-    assert tree(prefix) == []
-
-
 @pytest.fixture
 def answering(treepool, copy, monkeypatch, tmp_path):
     """``answering(**files)`` is the check in an instance that answers with these files."""
@@ -312,7 +288,7 @@ def answering(treepool, copy, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     "stats",
-    ["", "[]", "[" * 100_000, '{"version": ["\\u001b[31m"]}', '{"version": "\\u001b[31m"}'],
+    ["", "[" * 100_000, '{"version": "\\u001b[31m"}'],
     ids=lambda stats: stats[:9],
 )
 def test_check_in_an_instance_that_answers_anything(answering, stats):
@@ -327,12 +303,7 @@ def test_check_in_an_instance_that_answers_anything(answering, stats):
     [
         ({"plugins": ["jobspec", "feasibility"]}, "on in this instance"),
         ({}, 'ingest.validator.plugins = ["jobspec", "feasibility"]'),
-        (
-            {"plugins": ["jobspec", "x"]},
-            'ingest.validator.plugins = ["jobspec", "x", "feasibility"]',
-        ),
         ({"disable": True, "plugins": ["feasibility"]}, "off in this instance"),
-        ({"plugins": 5}, "off in this instance"),
         ({"plugins": ["\x1b" * 9999]}, "off in this instance"),
     ],
 )
@@ -343,7 +314,3 @@ def test_check_tells_whether_jobs_that_can_never_run_are_refused_at_the_prompt(
     (line,) = [line for line in result.out.splitlines() if line.startswith("feasibility check")]
     assert told in line and "PROBLEM" not in line, "it is the site's choice"
     assert len(line) < 400 and well_behaved(result)
-
-
-def test_check_says_nothing_of_that_where_no_flux_tells(answering):
-    assert "feasibility" not in answering(stats="{}", validator="no JSON").out

@@ -12,7 +12,6 @@ from treepool.cli.main import whole
 from treepool.cli.screen import JSON_VERSION
 from treepool.errors import Code
 from treepool.flux import install, installcheck, site
-from treepool.rfc.links import digest
 
 OUTPUT = SCHEMAS["output"]
 LINES = [each["$ref"].rpartition("/")[2] for each in OUTPUT["anyOf"]]
@@ -61,24 +60,23 @@ def test_a_program_reads_why_a_job_was_refused(treepool, shape, reason):
     assert tuple(told[name] for name in ("code", "subject", "need", "have")) == reason
 
 
-def test_conformance(treepool):
-    for line in treepool("conformance", "--json", "testvectors/rfc49-cluster-b.json").json:
-        conforms(line, "conformance")
-
-
 def test_encode(treepool, write):
     node = REPOSITORY / "doc" / "node.xml"
     R = treepool("encode", "--xml", node, "--ranks", "0-1", "--hosts", "n[0-1]")
     result = treepool("encode", "--xml", f"{node}:0", "-R", write(R.out), "--dry-run", "--json")
+    assert result.json
     for line in result.json:
         conforms(line, "encode")
 
 
-def test_where(treepool, R, write):
-    lines = treepool("where", "-R", write(R), "--json").json
+@pytest.mark.parametrize(
+    "words", ["where -R doc/fabric.json", "conformance testvectors/rfc49-cluster-b.json"]
+)
+def test_where_and_conformance(treepool, words):
+    lines = treepool(*words.split(), "--json").json
     assert lines
     for line in lines:
-        conforms(line, "where")
+        conforms(line, words.partition(" ")[0])
 
 
 def test_bind_and_verify(treepool, write, R):
@@ -120,8 +118,6 @@ def test_a_line_with_a_key_that_the_schema_lacks_does_not_conform():
             conforms(wrong, "digest")
 
 
-LINK = {"type": "nvlink", "gbps": 50, "among": ["0-1"]}
-
 #: Jobs, and how each of them ends.
 SHAPES = {
     "slot=2/[core=8;gpu=1]": None,
@@ -142,11 +138,8 @@ def test_alloc(treepool, cluster):
         conforms(line, "alloc-refused" if "error" in line else "alloc")
 
 
-@pytest.mark.parametrize(
-    "cluster", [("--cluster", "a"), ("-R", REPOSITORY / "doc" / "fabric.json")]
-)
-def test_advise(treepool, cluster):
-    (line,) = treepool("advise", *cluster, "--json", "--shape", "slot=1/core=9999").json
+def test_advise(treepool):
+    (line,) = treepool("advise", "--json", "--shape", "slot=1/core=9999").json
     assert line["common"][-1]["reason"]
     conforms(line, "advise")
 
@@ -165,16 +158,6 @@ def test_explain(treepool, words, verdict):
     (line,) = result.json
     assert line["verdict"] == verdict
     assert result.status == (verdict != "allocated")
-    conforms(line, "explain")
-
-
-def test_explain_with_links(treepool, write, R):
-    key = R["scheduling"]
-    topo = key["children"][0]["topo"]
-    key["links"] = {digest(topo): {"links": [LINK]}}
-    (line,) = treepool("explain", "-R", write(R), "--json", "slot=1/[core=6;gpu=2]").json
-    (place,) = line["taken"][0]["places"]
-    assert (place["gbps"], line["fitness"]["links"]) == (50, 1)
     conforms(line, "explain")
 
 

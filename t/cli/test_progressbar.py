@@ -63,20 +63,6 @@ def test_a_command_that_says_nothing_of_its_progress_has_a_bar_until_its_first_o
     assert json.loads(output)["version"] == 1
 
 
-def test_an_error_comes_after_the_bar():
-    found, status = on_a_terminal("-c", COMMAND.format(argv=["advise", "-R", "no.json"]))
-    assert status == 2
-    assert found.partition("\x1b[1A\x1b[2K")[2].startswith("treepool advise: no.json: ")
-
-
-def test_output_to_a_file_leaves_the_bar_to_the_terminal():
-    found, status = on_a_terminal(
-        "-c", COMMAND.format(argv=["advise", "--cluster", "a", "--json"]), to_a_file=True
-    )
-    assert status == 0
-    assert found.endswith("\x1b[1A\x1b[2K")
-
-
 def test_no_color_is_respected():
     colour = re.compile(r"\x1b\[(?:3[0-9]|9[0-7])[0-9;]*m")
     assert colour.search(shown(delay=0))

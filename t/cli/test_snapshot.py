@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from commandline import REPOSITORY, run_process
+from commandline import REPOSITORY
 from documents import blocks
 from schemas import conforms, validator
 
@@ -44,12 +44,6 @@ def test_replay_tells_when_each_job_would_start_under_each_policy(treepool, valu
     guide = blocks((REPOSITORY / "doc" / "admin.md").read_text())
     assert next(block for block in guide if "job starts after" in block) in shown
     assert shown.endswith("as if each job used all its time\n")
-
-
-def test_a_snapshot_from_stdin_goes_on_as_it_was():
-    result = run_process("replay", "--snapshot", "-", "--json", stdin=FILE.read_bytes())
-    (line,) = result.json
-    assert (line["rules"], line["starts"][1]["after"]) == ("as it was", 7200)
 
 
 def test_why_a_start_is_not_told(treepool, write, value):
@@ -161,21 +155,12 @@ def test_a_job_that_waits_for_its_turn_is_told_what_is_free_for_it(treepool):
     assert [one["nodes"]["hosts"] for one in line["taken"]] == ["node3"]
 
 
-def test_explain_of_a_shape_counts_the_running_jobs(treepool):
-    (line,) = treepool("explain", *HERE, "slot=2/[core=8;gpu=2]", "--json").json
-    assert line["verdict"] == "waits"
-    assert {job["job"] for job in line["waits"]["jobs"]} == {"job1", "job2"}
-
-
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("replay", *HERE, "--synthetic", "3"), 2, "one of TRACE, --synthetic N and --snapshot"),
         (("replay", *HERE, "x.jsonl"), 2, "one of TRACE, --synthetic N and --snapshot"),
         (("replay", *HERE, "-R", "x"), 2, "not allowed with"),
         (("replay", *HERE, "--compare", "mix=1*slot/numa{x}"), 1, "--compare: mix: "),
-        (("replay", "--snapshot", "no.json"), 2, "no.json: cannot be read"),
-        (("show", *HERE, "--instance"), 2, "not allowed with"),
         (("show", "--snapshot", "-", "--jobs", "@-"), 2, "stdin"),
         (("alloc", "--snapshot", "-", "--jobspec", "-"), 2, "stdin"),
         (("alloc", *HERE, "--straddle", "3", "--policy", "best-fit", "slot/core"), 2, "weigh"),
@@ -184,7 +169,6 @@ def test_explain_of_a_shape_counts_the_running_jobs(treepool):
         (("explain", *HERE, "job3", "slot/core"), 2, "unrecognized arguments: slot/core"),
         (("explain", *HERE, "job3", "--queue", "a"), 2, "--queue: job job3 says all that it"),
         (("explain", *HERE, "slot/core", "--queue", "a"), 2, "only a running instance has"),
-        (("snapshot",), 2, "FILE"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(treepool, monkeypatch, tmp_path, words, status, said):
@@ -192,24 +176,6 @@ def test_a_mistake_is_told_in_one_line(treepool, monkeypatch, tmp_path, words, s
     result = treepool(*words)
     assert result.is_one_line_error(said, status=status)
     assert result.out == ""
-
-
-@pytest.mark.parametrize(
-    "command", [("show",), ("alloc", "slot/core"), ("explain", "slot/core"), ("replay",)]
-)
-def test_a_file_in_which_two_jobs_have_the_same_cores_is_refused(treepool, write, value, command):
-    value["running"][1]["parts"][0][0] = "2"
-    path = write(value)
-    said = f"{path}: /running/1/parts: rank2/core[0-7],gpu[0-1] is allocated already"
-    assert treepool(*command, "--snapshot", path).is_one_line_error(said)
-
-
-def test_a_shape_that_cannot_be_is_named_by_its_pointer(treepool, write, value):
-    value["pending"][1]["shape"] = "slot=["
-    path = write(value)
-    said = f"{path}: /pending/1"
-    assert treepool("replay", "--snapshot", path).is_one_line_error(said, "column 7")
-    assert treepool("explain", "--snapshot", path, "job4").is_one_line_error(said)
 
 
 def test_without_flux_there_is_nothing_to_take_a_snapshot_of(treepool, monkeypatch, tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fuzz import instance
 from treepool.cli.screen import Stop
 from treepool.cli.statustable import formatted
 from treepool.view.userlines import UserLine
@@ -13,6 +14,12 @@ def test_a_format_is_that_of_flux_jobs():
     shown = formatted(UserLine, ROWS, "{user:<6} {cores:>5}", no_header=False)
     assert shown == ["USER   CORES", "alice     96", "bob        0"]
     assert formatted(UserLine, ROWS, "{gpus}", no_header=True) == ["4", "0"]
+
+
+def test_the_table_that_is_named_is_formatted(treepool, monkeypatch):
+    instance.pretend(monkeypatch, "name")
+    assert treepool("status", "--jobs", "-no", "{job}").out.splitlines()
+    assert treepool("status", "--users", "-no", "{running}").status == 0
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """``treepool validate``: every problem with its pointer, or one line on what is there."""
 
+import json
+
 import pytest
 
 from schemas import conforms
@@ -31,53 +33,10 @@ def test_every_problem_has_a_line_with_its_pointer(treepool, write, R):
     assert result.err == ""
 
 
-def test_a_key_for_other_ranks_is_a_problem(treepool, write, R):
-    R["scheduling"]["children"][0]["ranks"] = "4,6-9"
-    result = treepool("validate", write(R))
-    assert result.status == 1
-    assert result.out.startswith("/scheduling/children: ")
-    assert "4,6-9" in result.out
-    assert "3,5" in result.out
-
-
-def test_ranks_of_a_key_that_R_lacks_are_a_warning(treepool, write, R):
-    R["scheduling"]["children"][0]["ranks"] = "3-7"
-    R["scheduling"]["fabric"] = {"switch": [{"ranks": "1,5"}]}
-    result = treepool("validate", write(R))
-    assert result.status == 0
-    assert "warning: /scheduling/children: ranks 4,6-7 not in R_lite" in result.out
-    assert "warning: /scheduling/fabric: rank 1 not in R_lite" in result.out
-
-
-def test_allocated_ids_that_are_not_those_of_R_are_a_warning_at_that_place(treepool, write, R):
-    R["scheduling"]["children"][0]["allocated"] = {"cores": "0-2"}
-    result = treepool("validate", write(R))
-    assert result.status == 0
-    assert "warning: /scheduling/children/0/allocated: 3 cores, but R_lite of rank" in result.out
-
-
-def test_a_key_without_a_writer_is_ignored_with_a_warning(treepool, write, R):
-    del R["scheduling"]["writer"]
-    result = treepool("validate", write(R))
-    said = "/scheduling: key 'writer', 'TreePool', is missing, so the key is ignored"
-    assert (result.status, result.out.splitlines()[0]) == (0, f"warning: {said}")
-
-
 def test_a_key_alone(treepool, write, R):
     result = treepool("validate", write(R["scheduling"]))
     assert "valid scheduling key: 2 ranks: 2 x [8 cores, 2 GPUs, 2 socket]" in result.out
     assert result.status == 0
-
-
-def test_a_key_alone_has_pointers_from_its_own_start(treepool, write, R):
-    R["scheduling"]["children"][0]["ranks"] = "5,3"
-    result = treepool("validate", write(R["scheduling"]))
-    assert result.out.startswith("/children/0/ranks: ")
-
-
-def test_an_R_without_key(treepool, write, R):
-    del R["scheduling"]
-    assert treepool("validate", write(R)).out.endswith("[8 cores, 2 GPUs]; no scheduling key\n")
 
 
 def test_an_R_with_the_key_of_another_scheduler(treepool, write, R):
@@ -85,16 +44,17 @@ def test_an_R_with_the_key_of_another_scheduler(treepool, write, R):
     assert "fluxion" in treepool("validate", write(R)).out
 
 
-@pytest.mark.parametrize("name", ["rfc49-cluster-a.json", "rfc49-cluster-b.json"])
-def test_the_packaged_vectors_are_valid(treepool, name):
-    result = treepool("validate", data_folder("testvectors") / name)
-    assert "valid test vectors: " in result.out
-    assert result.status == 0
-
-
-def test_a_jobspec(treepool, write):
-    path = write(from_resources(parse_shape("slot=2/[core=8;gpu=1]")))
-    assert treepool("validate", path).out.endswith("valid jobspec: slot=2/[core=8;gpu]\n")
+def test_vectors(treepool, write):
+    path = data_folder("testvectors") / "rfc49-cluster-b.json"
+    result = treepool("validate", path)
+    assert result.status == 0 and "valid test vectors: " in result.out
+    wrong = {
+        **json.loads(path.read_text()),
+        "options": {"policy": "best", "straddle": 2000, "mix": "slot/gpu"},
+    }
+    result = treepool("validate", write(wrong))
+    pointers = [line.partition(": ")[0] for line in result.out.splitlines()]
+    assert pointers == ["/options/policy", "/options/straddle"]
 
 
 def test_a_jobspec_with_problems(treepool, write):
@@ -107,12 +67,6 @@ def test_a_jobspec_with_problems(treepool, write):
     assert result.status == 1
 
 
-def test_a_jobspec_whose_attributes_are_bad(treepool, write):
-    spec = from_resources(parse_shape("slot=1/core"))
-    spec["attributes"]["system"]["duration"] = -1
-    assert treepool("validate", write(spec)).out.startswith("/attributes/system/duration: ")
-
-
 def test_treepools_own_options_are_checked_in_a_jobspec(treepool, write):
     job = from_resources(parse_shape("slot/core"), options={"localty": "none", "wait": "10m"})
     job["tasks"] = [{"command": ["a"], "slot": "default", "count": {"per_slot": 1}}]
@@ -121,24 +75,6 @@ def test_treepools_own_options_are_checked_in_a_jobspec(treepool, write):
     assert result.status == 1
     assert unknown.startswith("/attributes/system/treepool: unknown option 'localty' (did you mean")
     assert wrong.startswith("/attributes/system/treepool/wait: '10m' is not a number of seconds")
-
-
-def test_a_jobspec_without_tasks_is_no_jobspec(treepool, write):
-    spec = from_resources(parse_shape("slot=1/core"))
-    del spec["tasks"]
-    result = treepool("validate", write(spec))
-    assert result.status == 1
-    assert result.out == "key 'tasks' is missing\n"
-
-
-def test_resources_that_rfc_25_does_not_have_are_a_warning(treepool, write):
-    result = treepool("validate", write(from_resources(parse_shape("slot=2/numa{x}"))))
-    assert result.status == 0
-    warning, summary = result.out.splitlines()
-    assert warning == (
-        "warning: /resources/0/with/0: 'numa' in slot; RFC 25 has no such resources in version 1"
-    )
-    assert summary.endswith("valid jobspec: slot=2/numa{x}")
 
 
 def test_a_resource_list(treepool, write):
@@ -152,25 +88,8 @@ def test_as_says_what_a_file_is(treepool, write, R):
     assert treepool("validate", "--as", "tree", write(R)).is_one_line_error("--as", status=2)
 
 
-@pytest.mark.parametrize("value", [{}, 5, None, {"version": 1}])
-def test_a_file_that_is_nothing_known(treepool, write, value):
-    assert treepool("validate", write(value)).is_one_line_error("--as")
-
-
-@pytest.mark.parametrize("kind", ["R", "key", "vectors", "jobspec", "resources"])
-@pytest.mark.parametrize("value", [{}, [], 5, None, "{}", [[]], {"version": {}}])
-def test_any_kind_may_get_any_value(treepool, write, kind, value):
-    result = treepool("validate", "--as", kind, write(value))
-    assert result.status == 1
-    assert result.out and result.err == ""
-
-
-def test_pointers_and_messages_are_escaped(treepool, write, R):
-    R["scheduling"]["children"][0]["topo"]["\x1b[31m"] = [{"cores": 5}]
-    R["execution"]["nodelist"] = ["\x1b]0;x\x07"]
-    result = treepool("validate", write(R))
-    assert len(result.out.splitlines()) == 2
-    assert "\x1b" not in result.out
+def test_a_file_that_is_nothing_known(treepool, write):
+    assert treepool("validate", write({"version": 1})).is_one_line_error("--as")
 
 
 def test_what_is_probably_not_meant_is_a_warning_and_no_problem(treepool, write, R):
@@ -184,20 +103,6 @@ def test_what_is_probably_not_meant_is_a_warning_and_no_problem(treepool, write,
     )
     assert summary.startswith(f"{path}: valid R: 2 nodes: ")
     assert result.err == ""
-
-
-def test_a_key_alone_has_warnings_too(treepool, write, R):
-    key = {"writer": "TreePool", "childern": R["scheduling"]["children"]}
-    result = treepool("validate", write(key))
-    assert result.status == 0
-    assert result.out.startswith("warning: /childern: unknown key, ignored; ")
-
-
-def test_the_writer_is_spelled_as_in_the_rfc(treepool, write, R):
-    R["scheduling"]["writer"] = "treepool"
-    result = treepool("validate", write(R))
-    assert result.status == 0
-    assert result.out.startswith("warning: /scheduling/writer: the scheduler is called 'TreePool'")
 
 
 def test_an_R_of_no_node_is_summed_up_too(treepool, write, R):
@@ -293,7 +198,6 @@ def test_how_to_check_the_R_of_a_configuration_is_a_warning(treepool, write, lin
     [
         ("a = [", "not valid TOML: "),
         ("a = 2027-01-01", "not valid TOML: 2027-01-01 must be a date with a time"),
-        (f"a = {'[' * 99}{']' * 99}", "nested deeper than 64 levels"),
         (f"a = {'[' * 9999}{']' * 9999}", "nested deeper than 64 levels"),
         ("a." * 1_000 + "a = 1", "nested deeper than 64 levels"),
         (f"a = '{'x' * 2_000_000}'", "more than 1048576 characters of TOML"),
@@ -323,9 +227,8 @@ def test_not_each_of_thousands_of_tables_is_a_warning(treepool, write):
 def test_a_file_has_room_for_as_many_windows_as_there_may_be(treepool, write):
     times = 'start = "2027-01-01T08:00:00Z", end = "2027-01-02T08:00:00Z"'
     windows = [f'{{name = "w{i}", hosts = "n{i}.row.site.edu", {times}}}' for i in range(1024)]
-    for between in (",", ",\n"):
-        text = f"[sched-treepool]\nwindows = [{between.join(windows)}]\n"
-        assert "1024 windows" in treepool("validate", write(text, "a.toml")).out
+    text = f"[sched-treepool]\nwindows = [{','.join(windows)}]\n"
+    assert "1024 windows" in treepool("validate", write(text, "a.toml")).out
 
 
 def test_what_other_files_may_say_is_a_warning(treepool, write):

@@ -119,10 +119,7 @@ def test_a_process_is_verified_with_all_its_threads_and_its_environment(verify, 
     assert result.status == 0
 
 
-def test_another_process_outside_a_job_says_so(sleeper):
+def test_a_process_outside_a_job_says_so(sleeper):
+    assert run_process("verify").is_one_line_error("not in a Flux job", status=2)
     result = run_process("verify", "--pid", str(sleeper), FLUX_JOB_ID="f1")
     assert result.is_one_line_error("not in a Flux job", status=2)
-
-
-def test_outside_a_job_it_says_so():
-    assert run_process("verify").is_one_line_error("not in a Flux job", status=2)

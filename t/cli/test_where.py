@@ -32,13 +32,6 @@ def test_nodes_are_in_topology_order_with_their_addresses(treepool, write):
     ]
 
 
-def test_the_table_has_a_line_for_each_node(treepool, write):
-    done = treepool("where", "-R", write(JOB))
-    header, *lines = done.out.splitlines()
-    assert header.split() == ["POSITION", "RANK", "CELL.SWITCH.NODE", "TASKS"]
-    assert [line.split()[1] for line in lines] == ["0", "2", "1", "3", "4"]
-
-
 def test_a_hostfile_and_a_task_map_have_the_same_order(treepool, write):
     path = write(JOB)
     assert treepool("where", "-R", path, "--hostfile").out.split() == ["n0", "n2", "n1", "n3", "n4"]
@@ -80,17 +73,6 @@ def test_of_several_nodes_of_this_name_none_is_this_one(treepool, write, monkeyp
 def test_what_has_no_answer_is_a_usage_error(treepool, write, words, told):
     done = treepool("where", "-R", write(JOB), *words)
     assert done.status == 2 and told in done.err and done.out == ""
-
-
-def test_nodes_without_a_fabric_are_in_the_order_of_ranks(treepool, write):
-    done = treepool("where", "-R", write(nodes("0-2")), "--hostfile")
-    assert done.out.split() == ["n0", "n1", "n2"]
-
-
-def test_an_r_without_nodes_says_so(treepool, write):
-    empty = {"version": 1, "execution": {"R_lite": [], "nodelist": []}}
-    done = treepool("where", "-R", write(empty))
-    assert done.status == 1 and "no nodes" in done.err
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -4,10 +4,10 @@
 """
 
 import pytest
+
 from checker import check
 from soakcluster import QUEUES, SCHEDULERS, TABLES
 from soaking import Soak, problems, scripts
-
 from treepool.flux import options
 
 

@@ -4,6 +4,7 @@ import copy
 import json
 
 import pytest
+
 from checker import (
     DRAIN_GRACE,
     KINDS,
@@ -144,9 +145,6 @@ PLANTED = {
     "cores that are allocated at the end": (
         ["leak"], lambda r: r["quiet"][0].update(allocated=[1, 1, 0])
     ),
-    "cores that are not free at the end": (
-        ["leak"], lambda r: r["quiet"][0].update(free=[2, 15, 4])
-    ),
     "a submitted job that is not there": (["lost"], lambda r: r["submitted"].append(5)),
     "a job that did not end": (
         ["lost"], lambda r: without(r["jobs"][3], "clean", "free", "release", "finish")
@@ -164,11 +162,9 @@ PLANTED = {
     ),
     "a node that is never undrained": (["drained"], lambda r: r["resource"].pop(2)),
     "more cores than asked": (["amount"], lambda r: wanted(r, cores=[3, 3])),
-    "fewer GPUs than asked": (["amount"], lambda r: wanted(r, gpus=[1, 1])),
     "fewer nodes than asked": (["amount"], lambda r: wanted(r, nodes=[2, 4])),
     "other ranks than asked": (["amount"], lambda r: wanted(r, ranks=[0, 0])),
     "a key for more ranks": (["key"], lambda r: key_of_4(r).update(ranks="0-1")),
-    "a key for another rank": (["key"], lambda r: key_of_4(r).update(ranks="0")),
     "no key": (["key"], lambda r: r["jobs"][3]["R"].pop("scheduling")),
     "another topology": (["key"], lambda r: key_of_4(r).update(topo={"cores": "0-7"})),
     "hosts of other ranks": (
@@ -246,32 +242,11 @@ def test_a_job_that_waits_for_a_reason_is_not_stuck(record, what):
     assert found(stuck_after(record, PATIENCE + 5)) == []
 
 
-def test_a_job_that_still_waits_at_the_end_is_stuck_and_lost(record):
-    late = stuck_after(record, 1)["jobs"][-1]
-    without(late, "alloc", "start", "finish", "release", "free", "clean")
-    late["R"] = None
-    record["quiet"][0]["time"] = 140.0 + PATIENCE + 1
-    assert found(record) == ["lost", "stuck"]
-
-
-def test_an_allocation_that_was_under_way_at_the_drain_is_not(record):
-    record["resource"][1]["timestamp"] = 112.0 - DRAIN_GRACE + 0.1
-    record["resource"][2]["timestamp"] = 130.0
-    assert found(record) == []
-
-
 @pytest.mark.parametrize("end, kinds", [(None, ["drained"]), (113.0, ["drained"]), (111.0, [])])
 def test_an_allocation_on_a_rank_that_is_gone_is_found(record, end, kinds):
     record["quiet"] = []
     record["gone"] = [["1", 90.0, end]]
     assert found(record) == kinds
-
-
-def test_a_rank_that_is_gone_is_not_expected_to_be_free(record):
-    record["gone"] = [["1", 145.0, None]]
-    assert found(record) == ["leak"]
-    record["quiet"][0]["free"] = [1, 8, 2]
-    assert found(record) == []
 
 
 def test_a_job_that_ended_because_its_rank_is_gone_is_not_lost(record):
@@ -305,10 +280,8 @@ WINDOW = {"ranks": "1", "start": 130.0, "end": 150.0, "queues": [], "added": 90.
     "change, expiration, kinds",
     [
         ({}, 0.0, ["window"]),
-        ({}, 130.1, ["window"]),
         ({}, 130.0, []),
         ({"ranks": "0"}, 130.1, []),
-        ({"queues": ["debug"]}, 130.1, []),
         ({"queues": ["parent"]}, 130.1, []),
         ({"queues": ["other"]}, 130.1, ["window"]),
         ({"added": 112.1 - DRAIN_GRACE}, 130.1, []),
@@ -331,7 +304,6 @@ def test_a_job_that_reaches_into_a_window_is_found(record, change, expiration, k
     [
         ({}, []),
         ({"error": "ENOSYS"}, []),
-        ({"error": "ETIMEDOUT"}, ["unanswered"]),
         ({"error": "EINVAL"}, ["unanswered"]),
         ({"seconds": 2.0}, []),
         ({"work": PROMPT + 0.01}, ["slow"]),

@@ -72,12 +72,6 @@ def test_a_pass_that_is_over_at_once_is_a_pass_too():
         assert passes.to_dict()["count"] == 1
 
 
-def test_to_look_whether_there_is_anything_to_do_is_no_pass():
-    passes = Passes()
-    assert list(passes.timed(iter(()))) == []
-    assert passes.to_dict()["count"] == 0
-
-
 def test_what_is_free_is_that_of_one_moment():
     nodes = {"rank": "0-99", "children": {"core": "0-99"}}
     pool = Pool({"version": 1, "execution": {"R_lite": [nodes], "nodelist": ["n[0-99]"]}})

@@ -65,16 +65,6 @@ def test_a_new_job_respects_the_reservations_of_other_queues(policy, waiting):
         assert outcome(case.outlook.start_of_new(new)).start == NOW + 150
 
 
-def test_jobs_of_fifo_start_one_after_another_though_others_have_reservations():
-    case = Case("fifo")
-    case.submit(2, "slot=1/core=8", 50.0, "batch")
-    case.submit(3, "slot=1/core=1", 200.0, "debug")
-    case.submit(4, "slot=1/core=1", 10.0, "debug")
-    jobs = case.queue.jobs
-    starts = [outcome(case.outlook.start(jobs[jobid])) for jobid in (2, 3, 4)]
-    assert starts == [NOW + 100, NOW + 150, NOW + 150]
-
-
 def test_jobs_of_other_queues_are_ahead_though_they_have_no_reservation():
     case = Case("fifo", depth=1)
     for jobid, queue in enumerate(["batch"] * 3 + ["debug"] * 2, 2):
@@ -87,13 +77,6 @@ def test_jobs_of_other_queues_are_ahead_though_they_have_no_reservation():
     assert outcome(case.outlook.start(case.queue.jobs[6])) == NOW + 300
     new = case.job(99, "slot=1/core=8", 50.0, "debug")
     assert outcome(case.outlook.start_of_new(new)).start == NOW + 350
-
-
-def test_each_of_many_queues_has_estimates():
-    case = Case("fifo", depth=1)
-    for jobid in range(2, 2 + 40 * 3):
-        case.submit(jobid, "slot=1/core=8", 50.0, f"q{jobid % 40}")
-    assert len(outcome(case.outlook.starts(0.0))) == 80
 
 
 @pytest.mark.parametrize("policy", some(["fifo", "easy"]))
@@ -157,13 +140,6 @@ def test_annotations_are_planned_again_once_something_changed():
     assert outcome(case.outlook.starts(time.monotonic())) == {3: NOW + 550}
 
 
-def test_where_all_jobs_have_reservations_nothing_is_planned(monkeypatch):
-    case = Case("easy")
-    case.submit(2, "slot=1/core=8", 50.0, "batch")
-    monkeypatch.setattr(Forecast, "begin", Mock(side_effect=AssertionError))
-    assert outcome(case.outlook.starts(0.0)) == {}
-
-
 def test_who_needs_nodes_that_are_away_is_told_so():
     case = Case("easy")
     case.pool.mark_down("0")
@@ -171,17 +147,6 @@ def test_who_needs_nodes_that_are_away_is_told_so():
     assert outcome(case.outlook.start(case.queue.jobs[2])) == "nodes"
     assert (
         outcome(case.outlook.start_of_new(case.job(3, "slot/core", 1.0, "batch"))).start == "nodes"
-    )
-
-
-def test_who_is_behind_too_many_is_told_so(monkeypatch):
-    monkeypatch.setattr("treepool.flux.outlook.MOST_AHEAD", 2)
-    case = Case("fifo")
-    for jobid in range(2, 6):
-        case.submit(jobid, "slot=1/core=8", 10.0, "batch")
-    assert outcome(case.outlook.start(case.queue.jobs[5])) == "many"
-    assert (
-        outcome(case.outlook.start_of_new(case.job(9, "slot/core=8", 1.0, "batch"))).start == "many"
     )
 
 

@@ -32,9 +32,3 @@ def test_what_cannot_be_read_is_skipped(tmp_path):
     good = module("a")
     paths = files(tmp_path, "modules = 1", "[[modules]]\nname = 3", "= no toml", good)
     assert schedulers.installed([tmp_path / "missing", *paths]) == ["a"]
-
-
-def test_a_configuration_names_one_or_none():
-    assert schedulers.chosen({"alternatives": {"sched": "b"}}) == "b"
-    for modules in (None, {}, {"alternatives": 1}, {"alternatives": {"sched": 1}}):
-        assert schedulers.chosen(modules) is None

@@ -124,16 +124,6 @@ def test_one_that_is_cancelled_is_not_judged():
     assert held.ready() == []
 
 
-def test_one_that_comes_back_after_a_cancellation_is_judged_once():
-    held = Held()
-    held.take(1)
-    held.submissions.cancel(1)
-    held.take(1, priority=9)
-    held.release()
-    assert held.ready() == [(1, 9)]
-    assert (len(held), held.ready()) == (0, [])
-
-
 def test_no_step_is_long_with_50000_jobs_also_if_most_were_cancelled():
     held = Held()
     for jobid in range(50_000):

@@ -6,11 +6,10 @@ from collections import Counter
 import pytest
 
 from generators import outcome
-from made import alloc, asked, nodes
+from made import alloc, nodes
 from treepool.flux.submissions import UNKNOWN
 from treepool.flux.totals import REASONS, totals
 from treepool.placement.held import HELD_BACK
-from treepool.placement.plan.jobs import Rule, finish
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -132,20 +131,6 @@ def test_jobs_that_wait_are_counted_by_queue_and_reason_and_each_reason_is_there
     found = counted(Pool(nodes()), waits=waits)["waiting"]
     assert set(found[""]) == set(REASONS)
     assert +Counter(found[""]) == {"in-use": 1, "ahead": 2, UNKNOWN: 1}
-
-
-def test_reservations_are_counted_by_queue():
-    pool = Pool(nodes())
-    alloc(pool, 1, "slot/core=4")
-    pool.update_expiration(1, 1100.0)
-    queue = Queue(pool, None, lambda: 1000.0, Rule("conservative", 8))
-    for jobid, line in ((2, "a"), (3, "b"), (4, "b")):
-        request = asked(pool, "slot/core=8", duration=10.0)
-        queue.add(queue.waiting(jobid, 16, request, frozenset(), line, 1000.0, 1000.0))
-    finish(queue.run())
-    tables = {"a": {}, "b": {}, "c": {}}
-    found = outcome(totals(queue, Queues(tables, {}), iter(())))
-    assert found["reserved"] == {"a": 1, "b": 2, "c": 0}
 
 
 def test_a_user_has_what_his_jobs_have_and_a_node_counts_once():

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from commandline import run, well_behaved
+from commandline import well_behaved
 from depth import some
 from fuzz.seeds import JOBSPECS, KEYS, RS, SNAPSHOT, TABLES, VECTORS
-from fuzz.targets import MAX_MESSAGE, TARGETS, attempt
-from fuzz.test_targets import places
+from fuzz.targets import MAX_MESSAGE
 from treepool import subinstance
 from treepool.errors import InvalidInput
 from treepool.placement.pool import Pool
@@ -63,14 +62,11 @@ FIRST = {
     "a key twice": '"x": 1, "x": 1, ',
     "a key twice, deep inside": '"x": [{"y": [{"z": 1, "z": 2}]}], ',
     "NaN": '"x": NaN, ',
-    "Infinity": '"x": Infinity, ',
     "-Infinity": '"x": [-Infinity], ',
     "a number that is infinite": '"x": 1e999, ',
     "5,000 digits": '"x": ' + "9" * 5_000 + ", ",
-    "-5,000 digits": '"x": -' + "9" * 5_000 + ", ",
     "100,000 digits": '"x": ' + "9" * 100_000 + ", ",
     "65 levels": '"x": ' + "[" * 65 + "]" * 65 + ", ",
-    "900 levels": '"x": ' + '{"y":' * 900 + "1" + "}" * 900 + ", ",
     "100,000 levels": '"x": ' + "[" * 100_000 + "]" * 100_000 + ", ",
     "100,000 brackets": '"x": ' + "[" * 100_000,
     "a control character": '"x": "\x01", ',
@@ -82,7 +78,6 @@ FIRST = {
 STRANGE = {
     "a lone surrogate": '"x": "\\ud800", ',
     "a lone surrogate as key": '"\\udfff": 1, ',
-    "a lone surrogate in a list": '"x": [["a\\udc00b"]], ',
     "4,300 digits": '"x": ' + "9" * 4_300 + ", ",
     "an empty key": '"": "", ',
     "a key of zeros": '"\\u0000": "\\u0000", ',
@@ -152,18 +147,16 @@ def test_a_document_of_another_type_is_refused_in_one_line(entry, value):
 
 
 @pytest.fixture
-def treepool(capsys, monkeypatch, tmp_path):
-    """``treepool(command, text)`` runs a command on JSON *text*, in a file if it takes one."""
-    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TREEPOOL_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
+def reading(treepool, monkeypatch, tmp_path):
+    """``reading(command, text)`` runs a command on JSON *text*, in a file if it takes one."""
     monkeypatch.chdir(tmp_path)
 
     def call(command, text, path="it.json"):
         if command[-1] == "--constraint":
-            return run(capsys, *command[:-1], f"--constraint={text}")
+            return treepool(*command[:-1], f"--constraint={text}")
         if text is not None:
             Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
-        return run(capsys, *command, path)
+        return treepool(*command, path)
 
     return call
 
@@ -172,64 +165,28 @@ READERS = [command for command in COMMANDS if command[-1] != "--constraint"]
 
 
 @pytest.mark.parametrize(("command", "name"), some(product(READERS, FILES)))
-def test_a_file_that_is_no_json_is_refused_in_one_line(treepool, command, name):
-    result = treepool(command, FILES[name])
+def test_a_file_that_is_no_json_is_refused_in_one_line(reading, command, name):
+    result = reading(command, FILES[name])
     assert well_behaved(result)
     assert result.status in (1, 2)
     assert len((result.out + result.err).splitlines()) == 1
 
 
 @pytest.mark.parametrize(("command", "path"), some(product(READERS, PATHS)))
-def test_a_file_that_cannot_be_read_is_status_2(treepool, command, path):
-    assert treepool(command, None, path).is_one_line_error(status=2)
+def test_a_file_that_cannot_be_read_is_status_2(reading, command, path):
+    assert reading(command, None, path).is_one_line_error(status=2)
 
 
 @pytest.mark.parametrize(("command", "first"), some(product(COMMANDS, FIRST)))
-def test_a_command_refuses_what_is_no_json_in_one_line(treepool, command, first):
-    result = treepool(command, with_first(COMMANDS[command], FIRST[first]))
+def test_a_command_refuses_what_is_no_json_in_one_line(reading, command, first):
+    result = reading(command, with_first(COMMANDS[command], FIRST[first]))
     assert well_behaved(result)
     assert result.status in (1, 2)
     assert len((result.out + result.err).splitlines()) == 1
 
 
 @pytest.mark.parametrize(("command", "first"), some(product(COMMANDS, STRANGE)))
-def test_a_command_answers_strange_json_without_a_traceback(treepool, command, first):
-    result = treepool(command, with_first(COMMANDS[command], STRANGE[first]))
+def test_a_command_answers_strange_json_without_a_traceback(reading, command, first):
+    result = reading(command, with_first(COMMANDS[command], STRANGE[first]))
     assert well_behaved(result)
     assert result.status in (0, 1, 2)
-
-
-#: Targets that take a JSON document of several values.
-DOCUMENTS = (
-    "jobspec",
-    "alloc",
-    "R",
-    "key",
-    "linktable",
-    "subinstance",
-    "pool",
-    "trace",
-    "snapshot",
-    "vectors",
-)
-
-
-@pytest.mark.depth
-@pytest.mark.parametrize(
-    "name", (*DOCUMENTS, "constraint", "job_options", "resources", "count_json")
-)
-def test_any_value_of_a_good_document_may_be_of_any_wrong_type(name):
-    for seed in TARGETS[name].seeds[:2]:
-        document = json.loads(seed)
-        for path in places(document):
-            for value in WRONG:
-                attempt(name, json.dumps(replaced(document, path, value)).encode())
-
-
-def replaced(value, path, new):
-    """JSON *value* with *new* at *path*."""
-    if not path:
-        return new
-    copy = value.copy()
-    copy[path[0]] = replaced(value[path[0]], path[1:], new)
-    return copy

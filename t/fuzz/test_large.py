@@ -3,7 +3,6 @@
 import pytest
 
 from fuzz import measure
-from fuzz.costs import Row, table
 from fuzz.large import LARGE, MIB, cases, make
 from fuzz.measure import MAX_LINES, MAX_MIB, Cost, cost
 from fuzz.targets import TARGETS, attempt
@@ -52,16 +51,3 @@ def test_memory_is_measured(monkeypatch):
 
     monkeypatch.setitem(TARGETS, "filling", type(TARGETS["idset"])("filling", filling, ()))
     assert 60 < cost("filling", b"").mib < 80
-
-
-def test_the_table_of_costs_has_the_worst_of_each_target():
-    one = Row.of("one", {"a": Cost("read", 0.5, 1), "b": Cost("InvalidR", 0.25, 20)})
-    two = Row.of("two", {"c": Cost("read", 0.75, 2)})
-    three = Row.of("three", {"d": Cost("read", 0.1, 2)})
-    four = Row.of("four", {"e": Cost("read", 0.01, 3)})
-    assert list(table([one, two, three, four]))[2:] == [
-        "| two | 1 | 0.75 | c | 2 | c |",
-        "| one | 2 | 0.50 | a | 20 | b |",
-        "| three, four | 2 | 0.10 | three: d | 3 | four: e |",
-        "| all | 5 | 0.75 | two: c | 20 | one: b |",
-    ]

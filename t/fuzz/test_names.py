@@ -3,13 +3,11 @@
 import csv
 import json
 import re
-import shlex
 import unicodedata
 from xml.etree import ElementTree
 
 import pytest
 
-from commandline import run
 from depth import some
 from fuzz import instance
 from fuzz.seeds import SNAPSHOT, XML
@@ -37,13 +35,10 @@ def _short(name):
     return ascii(name[:20])
 
 
-@pytest.fixture
-def treepool(capsys, monkeypatch, tmp_path):
-    """``treepool(*argv)`` runs a command in an empty folder."""
-    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TREEPOOL_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path):
+    """Each command runs in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    return lambda *argv: run(capsys, *argv)
 
 
 def inert(text):
@@ -377,14 +372,6 @@ def assert_inert_page(html):
 def scripts(page):
     """All that a page would run."""
     return "\n".join(re.findall(r"<script[^>]*>(.*?)</script>", page, re.S))
-
-
-def test_host_names_are_one_word_to_a_shell(treepool):
-    """What a script may paste: quoted, a host name of R is the name again."""
-    result = treepool("subinstance", saved(cluster("numa")))
-    nodelist = json.loads(result.out)["execution"]["nodelist"][0]
-    assert nodelist.split(",") == list(HOSTS)
-    assert shlex.split(shlex.quote(nodelist)) == [nodelist]
 
 
 def test_inert_knows_control_characters():

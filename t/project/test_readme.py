@@ -24,10 +24,6 @@ def test_the_demo_allocates_the_jobs_of_the_rfc():
     assert [row.split()[0] for row in rows] == [str(number) for number in range(1, 12)]
 
 
-def test_the_readme_shows_commands():
-    assert commands(README)
-
-
 def test_its_links_lead_somewhere():
     links = re.findall(r"\]\(([^)]*)\)|^\[[^\]]*\]: (\S+)|(?:src|href)=\"([^\"]*)", README, re.M)
     assert links

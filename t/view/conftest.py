@@ -4,21 +4,12 @@ import json
 
 import pytest
 
-from commandline import run
 from made import alloc
 from treepool.cli.files import data_folder
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.view.jobs import Job
 from treepool.view.picture import Picture
-
-
-@pytest.fixture
-def treepool(capsys, monkeypatch):
-    """``treepool(*argv)`` runs a command in this process and returns its result."""
-    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TREEPOOL_DEBUG"):
-        monkeypatch.delenv(name, raising=False)
-    return lambda *argv, **how: run(capsys, *argv, **how)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from made import nodes
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.view.areas import areas, domain_lines, locality_lines
-from treepool.view.html import MAX_AREAS, html
+from treepool.view.html import html
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
 from treepool.view.textmap import MOST_LINES, TextMap
@@ -67,36 +67,7 @@ def test_nodes_in_no_domain_are_beside_the_others():
     ]
 
 
-def test_domains_of_one_name_are_drawn_each_for_itself():
-    fabric = {
-        "rack": [
-            {"name": "x", "switch": [{"name": "a", "ranks": "0"}]},
-            {"name": "x", "switch": [{"name": "b", "ranks": "1"}]},
-        ]
-    }
-    assert shown(make_picture(with_fabric(2, fabric)))[1:] == [
-        "rack x  1 of 1 nodes idle",
-        "  switch a .",
-        "rack x  1 of 1 nodes idle",
-        "  switch b .",
-    ]
-
-
-def test_wide_names_do_not_push_signs_out_of_their_column():
-    switches = [{"name": name, "ranks": str(i)} for i, name in enumerate(("\u4e2d\u6587", "abcd"))]
-    picture = make_picture(with_fabric(2, {"switch": switches}))
-    assert shown(picture)[1:] == ["switch \u4e2d\u6587 .  switch abcd ."]
-
-
-def test_domains_beside_larger_ones_have_a_heading_of_their_own():
-    fabric = {
-        "rack": [{"name": "r", "switch": [{"name": "a", "ranks": "0"}]}],
-        "switch": [{"name": "s", "ranks": "1"}],
-    }
-    assert "below the root  1 of 1 nodes idle" in shown(make_picture(with_fabric(2, fabric)))
-
-
-@pytest.mark.parametrize("width", [40, 80, 100, 200])
+@pytest.mark.parametrize("width", [40, 200])
 @pytest.mark.parametrize(
     "size", some([(32, 8, 2), (11_136, 64, 29), (2_000, 3, 40), (9_000, 18, 8)], 2)
 )
@@ -146,12 +117,6 @@ def test_without_a_fabric_a_large_cluster_is_rows_of_nodes():
     assert lines[18].startswith("cray[1088-1151] ")
 
 
-@pytest.mark.parametrize("fabric", [{}, {"rack": []}])
-def test_a_fabric_without_domains_is_none(fabric):
-    assert shown(make_picture(with_fabric(8, fabric))) == []
-    assert len(shown(make_picture(with_fabric(100, fabric)))) == 3
-
-
 def test_nodes_that_are_not_asked_for_and_their_domains_are_left_out():
     picture = make_picture(cluster(32, 8, 2), ["slot/core=4"])
     lines = [line.plain for line in TextMap(picture, 80, [0, 9]).lines()]
@@ -177,20 +142,6 @@ def test_a_heading_is_cut_in_its_middle_and_keeps_its_numbers(width):
     heading = shown(make_picture(with_fabric(4, fabric)), width)[-2]
     assert len(heading) == width
     assert re.fullmatch(r"row w+…r*7  4 of 4 nodes idle", heading)
-
-
-def test_names_that_are_cut_still_differ():
-    switches = [{"name": f"{'x' * 40}-{i}", "ranks": str(i)} for i in range(3)]
-    lines = shown(make_picture(with_fabric(3, {"switch": switches})), 80)
-    names = re.findall(r"(\S+) [.]", " ".join(lines[1:]))
-    assert [name[-2:] for name in names] == ["-0", "-1", "-2"]
-
-
-def test_names_cannot_move_the_cursor():
-    fabric = {"rack": [{"name": "\x1b[2J\n<b>", "ranks": "0-3"}]}
-    picture = make_picture(with_fabric(4, fabric))
-    assert all(line.isprintable() for line in shown(picture))
-    assert "<b>" not in html(picture, rows(picture))
 
 
 @pytest.mark.parametrize("seed", range(examples(40)))
@@ -226,32 +177,3 @@ def test_a_small_cluster_without_a_fabric_has_no_map():
     assert areas(picture) is None
     assert shown(picture) == []
     assert '"map":null' in html(picture, rows(picture))
-
-
-@pytest.mark.depth
-def test_a_page_has_no_more_domains_than_can_be_drawn():
-    page = html(*(lambda p: (p, rows(p)))(make_picture(cluster(20_000, 2, 100))))
-    assert page.count('"cell c') == 100
-    assert page.count('"switch s') == 0
-    assert MAX_AREAS < 10_000
-
-
-@pytest.mark.parametrize(
-    ("name", "status", "words"),
-    [
-        ("x1000c0r1", 0, "n[0-7]"),
-        ("switch x1000c0r1", 0, "n[0-7]"),
-        ("cell x1001", 0, ""),
-        ("x1001", 0, ""),
-        ("x1000c0r", 2, "'x1000c0r' is no domain (did you mean 'x1000c0r3'?)"),
-        ("\x1b[2J", 2, "is no domain"),
-        ("", 2, "'' is no domain"),
-    ],
-)
-def test_a_domain_is_opened_by_its_name(treepool, name, status, words):
-    result = treepool("show", "-R", "doc/fabric.json", "--domain", name)
-    assert result.status == status
-    if status:
-        assert words in result.err
-    else:
-        assert result.out.count("rank ") == (16 if name.endswith("x1001") else 8)

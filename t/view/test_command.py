@@ -1,41 +1,14 @@
 """``treepool show``: what a person types and sees."""
 
-import json
-import os
-import pty
 import re
-import subprocess
-import sys
 
 import pytest
 
-from commandline import bare_environment, run_process
+from commandline import run_process
 from treepool.rfc import idset
 from treepool.view.nodewords import TIMES
 from view.counting import some_R
-from view.hostile import NAMES, cluster
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(value, name="file"):
-        path = tmp_path / name
-        path.write_text(value if isinstance(value, str) else json.dumps(value))
-        return path
-
-    return write
-
-
-def test_cluster_a_is_the_default_and_idle(treepool):
-    result = treepool("show")
-    assert result.status == 0
-    assert result.out.startswith("nodes  16: 16 idle\n")
-
-
-def test_jobs_are_allocated_in_order(treepool):
-    result = treepool("show", "--jobs", "slot=1/node{x}", "slot=2/[core=8;gpu=1]")
-    assert result.status == 0
-    assert "B  2  slot=2/[core=8;gpu=1]  16 cores, 2 GPUs on xeon1" in result.out
+from view.hostile import cluster
 
 
 def test_a_refused_job_is_a_line_on_stderr_and_status_1(treepool):
@@ -84,31 +57,6 @@ def test_down_and_drained_nodes_get_no_jobs(treepool):
     assert by_name.out == result.out
 
 
-def test_svg_and_html_go_to_files_and_nothing_is_printed(treepool, tmp_path):
-    svg, page = tmp_path / "a.svg", tmp_path / "a.html"
-    result = treepool("show", "--svg", svg, "--html", page)
-    assert (result.status, result.out, result.err) == (0, "", "")
-    assert svg.read_text().startswith("<svg ")
-    assert page.read_text().startswith("<!DOCTYPE html>")
-
-
-@pytest.mark.parametrize(("form", "start"), [("--svg", "<svg "), ("--html", "<!DOCTYPE html>")])
-def test_a_dash_is_stdout(treepool, form, start):
-    assert treepool("show", form, "-").out.startswith(start)
-
-
-def test_an_R_that_is_none_is_an_answer(treepool, write):
-    assert treepool("show", "-R", write({"version": 1})).is_one_line_error("execution")
-    assert treepool("show", "-R", "no/such/file").is_one_line_error(status=2)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_names_from_R_cannot_command_a_terminal(treepool, write, name):
-    result = treepool("show", "-R", write(cluster(name)), "--jobs", "slot=1/core")
-    assert result.status == 0
-    assert all(c.isprintable() or c == "\n" for c in result.out)
-
-
 def test_an_ascii_locale_gets_ascii_and_no_escapes(write):
     result = run_process(
         "show", "-R", str(write(some_R())), PYTHONIOENCODING="ascii", PYTHONUTF8="0"
@@ -118,55 +66,11 @@ def test_an_ascii_locale_gets_ascii_and_no_escapes(write):
     assert "\\x" not in result.out
 
 
-def test_a_pipe_gets_no_colour():
-    assert "\x1b" not in run_process("show", "--jobs", "slot=1/core").out
-
-
-@pytest.mark.parametrize("width", (80, 120, 200))
-def test_columns_says_how_wide(width):
-    lines = run_process("show", "--jobs", "slot=9/core=7", COLUMNS=str(width)).out.splitlines()
-    assert max(map(len, lines)) == width
-
-
-@pytest.mark.parametrize("columns", ["99999999", "9" * 30])
-@pytest.mark.parametrize("words", [("show",), ("alloc", "slot/core"), ("explain", "slot/core")])
-def test_a_terminal_of_any_width_gets_lines_of_a_thousand_columns_at_most(
-    treepool, monkeypatch, columns, words
-):
+@pytest.mark.parametrize("columns, width", [("", 80), ("200", 200), ("9" * 30, 1000)])
+def test_columns_says_how_wide_and_80_is_usual(treepool, monkeypatch, columns, width):
     monkeypatch.setenv("COLUMNS", columns)
-    result = treepool(*words, "--cluster", "a")
-    assert result.status == 0
-    assert max(map(len, result.out.splitlines())) <= 1000
-
-
-def on_a_terminal(**environment):
-    """What the command writes to a terminal."""
-    ours, theirs = pty.openpty()
-    done = subprocess.Popen(
-        [sys.executable, "-m", "treepool", "show", "--cluster=a", "--jobs=slot=1/core"],
-        stdout=theirs,
-        stdin=theirs,
-        env={**bare_environment(), "TERM": "xterm-256color", "COLUMNS": "100", **environment},
-    )
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(ours, 65536)
-        except OSError:  # Linux says so when the other end is closed
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(ours)
-    assert done.wait(60) == 0
-    return shown.decode()
-
-
-def test_a_terminal_gets_colour_but_not_under_NO_COLOR():
-    assert "\x1b[" in on_a_terminal()
-    assert "\x1b[" not in on_a_terminal(NO_COLOR="1")
-    assert "\x1b[" not in on_a_terminal(TERM="dumb")
+    lines = treepool("show", "--cluster", "b", "--jobs", "slot=9/core=7").out.splitlines()
+    assert max(map(len, lines)) == width
 
 
 def boxes(out):
@@ -192,6 +96,7 @@ MACHINE = (
         (["--state", "down"], ["n30  down"]),
         (["--state", "drained"], ["n31  drained"]),
         (["--domain", "x1000c0r3", "--state", "full"], [f"n{i}  full" for i in range(8, 12)]),
+        (["--domain", "x1000", "--state", "partial"], ["n12  partial"]),
         (["--ranks", "3,12", "--hosts", "n[12-14]"], ["n12  partial"]),
         (["--job", "3", "--state", "idle"], []),
     ],
@@ -203,11 +108,6 @@ def test_nodes_are_chosen_by_host_job_state_domain_and_rank(treepool, words, wan
     assert ("no node is like that" in result.out) == (not wanted)
 
 
-def test_only_the_jobs_of_the_nodes_asked_for_are_listed(treepool):
-    result = treepool(*MACHINE, "--hosts", "n12")
-    assert re.findall(r"^  (\w)  (\d)  ", result.out, re.M) == [("C", "3")]
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -217,7 +117,6 @@ def test_only_the_jobs_of_the_nodes_asked_for_are_listed(treepool):
             "(did you mean 'n3'?), and 8 more",
         ),
         (["--hosts", "n[5"], "argument --hosts: hostlist column"),
-        (["--hosts", ""], "'' is no host of the cluster"),
         (["--job", "44"], "argument --job: '44' holds nothing here"),
         (["--state", "idel"], "(did you mean 'idle'?)"),
         (["--domain", "x1000c0r"], "'x1000c0r' is no domain (did you mean 'x1000c0r3'?)"),
@@ -242,15 +141,9 @@ def test_a_name_of_several_domains_names_them(treepool, write):
     assert treepool("show", "-R", write(R), "--domain", "row r").out.count("rank 3") == 1
 
 
-def test_a_pipe_has_80_columns():
-    lines = run_process("show", "--cluster", "b", "--jobs", "slot=9/core=7").out.splitlines()
-    assert max(map(len, lines)) == 80
-
-
-@pytest.mark.parametrize("width", (80, 200))
-def test_a_list_of_hosts_is_cut_once_between_two_hosts(width):
+def test_a_list_of_hosts_is_cut_once_between_two_hosts(treepool):
     words = ("--drained", ",".join(map(str, range(0, 300, 2))), "--jobs", "slot=140/node{x}")
-    out = run_process("show", "--cluster", "b", *words, COLUMNS=str(width)).out
+    out = treepool("show", "--cluster", "b", *words).out
     lists = re.findall(r"cray\S*", out)
     cut = [text for text in lists if "…" in text]
     assert len(cut) == 3

@@ -29,18 +29,6 @@ def test_a_job_over_several_domains_takes_all_of_the_first_ones():
     )
 
 
-def test_a_job_of_one_node_leaves_whole_domains_whole():
-    (domain,) = told(R, "slot/core=4", ["node=1/slot/core=4"]).domains
-    assert domain.startswith("switch s0 in cell c0: 3 of 4 nodes free, of equal nodes")
-
-
-def test_a_named_locality_is_said_to_be_named():
-    found = told(R, "switch=2/node=2/slot/core=4")
-    assert [domain.rpartition(", ")[2] for domain in found.domains] == [
-        "as the request names it"
-    ] * 2
-
-
 def test_without_a_fabric_or_without_locality_nothing_is_said_of_domains():
     assert told(R, "node=2/slot/core=4", locality="none").domains == ()
     flat = {**R, "scheduling": {"writer": "TreePool", "children": []}}

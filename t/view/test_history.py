@@ -2,7 +2,6 @@
 
 import json
 
-from commandline import run_process
 from made import nodes
 from treepool.rfc.rset import ResourceSet
 from treepool.view.history import day, picture_of
@@ -34,22 +33,6 @@ def test_every_start_and_end_is_a_step():
         "00:01:10: job b ends",
         "00:02:00: job c ends",
     ]
-
-
-def test_the_numbers_of_each_step_are_those_of_the_jobs_that_run():
-    used = [step.totals.cores_used for step in history().steps]
-    assert used == [0, 4, 8, 4, 8, 4, 0]
-
-
-def test_replay_writes_a_page(tmp_path):
-    (tmp_path / "R.json").write_text(json.dumps(R))
-    (tmp_path / "trace").write_text(TRACE)
-    words = ("-R", tmp_path / "R.json", tmp_path / "trace", "--html", tmp_path / "page.html")
-    done = run_process("replay", *words)
-    assert done.status == 0, done.err
-    page = (tmp_path / "page.html").read_text()
-    assert page.startswith("<!doctype html>") or page.lower().startswith("<!doctype html>")
-    assert "00:01:00: job c" in page
 
 
 def test_steps_of_a_trace_with_dates_are_dated():

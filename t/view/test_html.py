@@ -94,20 +94,10 @@ def test_it_names_no_address_but_its_own_anchors(picture_of):
         assert attrs.get("href", "#").startswith("#")
 
 
-def test_no_element_has_a_style_of_its_own_which_the_policy_would_refuse(picture_of):
-    assert not any("style" in attrs for _, attrs in page_of(picture_of("a")).elements)
-
-
 def test_hosts_that_count_up_are_runs(picture_of):
     R = cluster("numa")
     R["execution"]["nodelist"] = ["n[08-10],login"]
     assert page_of(picture_of(R)).data["hosts"] == [["n", 8, 2, 3], ["login"]]
-
-
-def test_jobs_whose_names_count_up_are_together(picture_of):
-    data = page_of(picture_of("a", ["slot=1/core", "slot=1/core", "slot=2/core"])).data
-    assert data["jobs"] == [["1", [0, 0, 1]]]
-    assert data["kinds"] == [["slot=1/core", 1, 1, 1, 0], ["slot=2/core", 2, 1, 2, 0]]
 
 
 @pytest.mark.depth
@@ -115,19 +105,6 @@ def test_11136_nodes_with_thousands_of_jobs_are_less_than_two_megabytes(picture_
     shapes = ["slot=1/[core=8;gpu=1]", "slot=1/[core=20;gpu=1]", "slot=3/core=5"] * 2000
     picture = picture_of(large(11_136), shapes)
     assert len(html(picture, rows(picture))) < 1_000_000
-
-
-@pytest.mark.depth
-def test_a_cluster_where_every_node_is_another_kind_is_small_too(picture_of):
-    n = 3000
-    R = large(n)
-    R["scheduling"]["children"] = [
-        {"ranks": str(i), "topo": {"numa": [{"cores": "0-47", "memory": i}, {"cores": "48-95"}]}}
-        for i in range(n)
-    ]
-    picture = picture_of(R)
-    assert len(html(picture, rows(picture))) < 1_000_000
-    assert page_of(picture).data["moreTypes"] == n - 64
 
 
 def test_it_says_whose_jobs_run_until_when_and_what_waits_for_what(picture_of):

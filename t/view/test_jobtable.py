@@ -85,16 +85,6 @@ def test_a_whole_table_is_told_in_few_remarks_and_can_be_written_as_a_trace():
         ("Submit,Elapsed,AllocTRES", '0,00:09,"cpu=4,node=2"', "node=2/slot=1/core=2"),
         ("submit,duration,shape", "0,9,slot=2/node{x}", "slot=2/node{x}"),
         ('"submit","duration","shape"', '0,9,"slot=1/[core=2;gpu=1]"', "slot=1/[core=2;gpu=1]"),
-    ],
-)
-def test_what_a_job_asked_for_is_in_the_first_column_that_tells(header, row, shape):
-    (job,) = jobtable.read(f"{header}\r\n{row}\r\n").jobs
-    assert (job.shape, job.duration, job.limit) == (shape, 9, 9)
-
-
-@pytest.mark.parametrize(
-    ("header", "row", "shape"),
-    [
         ("submit_time,run_time,cpu_num,gpu_num,node_num", "0,9,32.0,8,2",
          "node=2/slot=1/[core=16;gpu=4]"),
         ("SubmitTime|Elapsed|NumCPUs|NumNodes|NumGPUs", "0|9|8|1|0", "slot=1/core=8"),
@@ -107,9 +97,11 @@ def test_what_a_job_asked_for_is_in_the_first_column_that_tells(header, row, sha
          "slot=1/[core=8;gpu=4]"),
     ],
 )  # fmt: skip
-def test_columns_have_other_names_elsewhere(header, row, shape):
-    (job,) = jobtable.read(f"{header}\n{row}\n").jobs
-    assert (job.shape, job.duration) == (shape, 9)
+def test_what_a_job_asked_for_is_in_the_first_column_that_tells_whatever_its_name(
+    header, row, shape
+):
+    (job,) = jobtable.read(f"{header}\r\n{row}\r\n").jobs
+    assert (job.shape, job.duration, job.limit) == (shape, 9, 9)
 
 
 def test_a_column_can_be_chosen():
@@ -153,10 +145,6 @@ def test_few_queues_or_names_are_queues(queues):
     assert found.remarks == []
 
 
-def test_a_partition_is_a_queue_whatever_its_name():
-    assert [job.queue for job in waited(1, 2, 3, 4, column="Partition").jobs] == list("1234")
-
-
 def test_several_months_of_sacct_in_one_file_are_read_as_one():
     header = "JobID|Submit|Elapsed|NCPUS"
     rows = [header, "7|0|50|1", "8|10|60|2", header, "8|10|90|2", "8|20|5|2", header.upper()]
@@ -174,11 +162,6 @@ def test_a_line_with_other_than_the_number_of_values_is_named():
     assert found.remarks[0] == (
         "2 lines not understood, because the first line names 5 columns: 3, 4"
     )
-
-
-def test_cpus_are_threads_of_cores_if_the_user_says_so():
-    (job,) = jobtable.read("Submit|Elapsed|NCPUS\n0|9|255", threads=2).jobs
-    assert job.shape == "slot=1/core=128"
 
 
 def test_limits_in_minutes_and_times_with_a_zone():
@@ -203,10 +186,8 @@ def test_limits_in_minutes_and_times_with_a_zone():
             "Submit|Elapsed|NCPUS\n1|2",
             "no job in it; 1 line not understood, because the first line names 3 columns: 2",
         ),
-        ("Submit|Elapsed|NCPUS\n1|2|3|4", "1 line not understood"),
         ("Submit|Elapsed|NCPUS\nyesterday|2|3", "line 2: Submit: must be a time such as 2026-"),
         ("Submit|Elapsed|NCPUS\nUnknown|2|3", "line 2: Submit: must be a time, not 'Unknown'"),
-        ("Submit|Elapsed|NCPUS\n-1|2|3", "line 2: Submit: must be a time such as 2026-"),
         ("Submit|Elapsed|NCPUS\n0001-01-01T00:00:00|2|3", "line 2: Submit: must be a time"),
         (
             "Submit|Elapsed|NCPUS\n\n1|-2|3",
@@ -214,24 +195,18 @@ def test_limits_in_minutes_and_times_with_a_zone():
         ),
         ("Submit|Elapsed|NCPUS\n1|1:2:3:4|3", "line 2: Elapsed: must be"),
         ("Submit|Elapsed|NCPUS\n1|nan|3", "line 2: Elapsed: must be"),
-        ("Submit|Elapsed|NCPUS\n1|1e3|3", "line 2: Elapsed: must be"),
         ("Submit|Elapsed|NCPUS\n1|999999-00:00:00|3", "line 2: Elapsed: must be"),
         ("Submit|Elapsed|NCPUS\n1|2|three", "line 2: NCPUS: must be a whole number"),
-        ("Submit|Elapsed|NCPUS\n1|2|-3", "line 2: NCPUS: must be a whole number"),
         ("Submit|Elapsed|NCPUS\n1|2|\u0663", "line 2: NCPUS: must be a whole number"),
-        ("Submit|Elapsed|NCPUS\n1|2|" + "9" * 5000, "line 2: NCPUS: must be a whole number"),
         ("Submit|Elapsed|NCPUS|NNodes\n1|2|3|2-4", "line 2: NNodes: must be a whole number"),
         ("Submit|Elapsed|ReqTRES\n1|2|cpu", "line 2: ReqTRES: 'cpu' is not NAME=NUMBER"),
-        ("Submit|Elapsed|ReqTRES\n1|2|cpu=x", "line 2: ReqTRES: 'cpu=x' is not"),
         ("Submit|Elapsed|ReqTRES\n1|2|cpu=1,gres/gpu=-1", "'gres/gpu=-1' is not"),
         ("Submit|Elapsed|NCPUS|Priority\n1|2|3|4294967296", "line 2: Priority: must be a whole"),
         ("Submit|Elapsed|NCPUS|Timelimit\n1|2|3|soon", "line 2: Timelimit: must be a time"),
         ("Submit|Elapsed|NCPUS|Account\n1|2|3|" + "a" * 129, "line 2: Account: must be a name of"),
         ('Submit,Elapsed,NCPUS\n1,2,"3', "line 2: "),
         ("Submit|Elapsed|NCPUS\n1|2|" + "x" * 200_000, "line 2: "),
-        ("Submit|Elapsed|NCPUS\n1|2|\x1b[31m", "line 2: NCPUS: must be a whole number"),
         ("a," * 2000, "line 1: more than 1000 columns"),
-        ('""', "line 1: column Submit or SubmitTime is needed"),
     ],
 )
 def test_what_is_wrong_is_told_with_the_line_and_the_column(text, words):

@@ -4,8 +4,7 @@ import pytest
 
 from bench.workload import cluster
 from depth import examples
-from treepool import ResourceSet, parse_shape
-from treepool.placement.held import held_in
+from treepool import parse_shape
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
@@ -30,15 +29,6 @@ def test_the_numbers_are_those_counted_by_sets(seed):
     assert picture.totals._asdict() == wanted
 
 
-def test_the_clusters_counted_have_what_there_is_to_count():
-    counts = []
-    for seed in range(60):
-        pool, running = pool_with_jobs(some_R(), seed)
-        counts.append(Picture.of(pool, jobs_of(running)).totals)
-    for field in ("idle", "partly", "full", "gpus_free", "gpus_used", "gpus_stranded"):
-        assert sum(getattr(c, field) > 0 for c in counts) > 5, field
-
-
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_numbers_of_every_step_are_those_of_the_jobs_so_far(seed):
     R = some_R()
@@ -49,18 +39,6 @@ def test_the_numbers_of_every_step_are_those_of_the_jobs_so_far(seed):
     for step, allocation in zip(picture.steps[1:], running.values()):
         so_far.append(allocation.to_dict())
         assert step.totals._asdict() == numbers(R, so_far)
-
-
-@pytest.mark.parametrize("seed", range(examples(80)))
-def test_free_used_and_down_are_what_the_pool_itself_says(seed):
-    pool, running = pool_with_jobs(some_R(), seed)
-    pool.mark_down("0")
-    totals = Picture.of(pool, jobs_of(running)).totals
-    allocated, down = pool.copy_allocated(), pool.copy_down()
-    for name, kind in (("cores", "cores"), ("gpus", "gpus")):
-        used = sum(idset.size(e.ranks) * idset.size(getattr(e, kind)) for e in allocated.entries)
-        assert getattr(totals, f"{name}_used") == used
-    assert totals.down == idset.size(down.mask) == 1
 
 
 @pytest.mark.parametrize("seed", range(examples(80)))
@@ -90,18 +68,6 @@ def test_every_cell_is_in_a_look_once_and_with_its_job():
             assert not any(cells & others for others in found.values())
             found[picture.jobs[job].name] |= cells
     assert found == {str(jobid): held(a.to_dict()) for jobid, a in running.items()}
-
-
-def test_an_R_stands_for_an_allocation():
-    pool, running = pool_with_jobs(some_R(), 3)
-    from_R = [
-        Job(str(jobid), "?", held_in(ResourceSet.read(a.to_dict()).entries), a.nslots)
-        for jobid, a in running.items()
-    ]
-    assert Picture.of(pool, from_R).totals == Picture.of(pool, jobs_of(running)).totals
-    assert [(j.ncores, j.ngpus, j.ranks, j.nslots) for j in from_R] == [
-        (j.ncores, j.ngpus, j.ranks, j.nslots) for j in jobs_of(running)
-    ]
 
 
 def test_what_no_given_job_holds_is_shown_as_held_by_another():
@@ -166,10 +132,3 @@ def test_free_gpus_whose_cores_are_taken_are_stranded_and_told_so():
     totals = Picture.of(pool, []).totals
     assert (totals.gpus_free, totals.gpus_stranded) == (8, 1.5)
     assert totals.line.endswith("8 free (1 stranded)")
-
-
-def test_a_hundred_thousand_nodes_are_a_few_looks(picture_of):
-    picture = picture_of(cluster(100_000), ["slot=5000/node{x}", "slot=40/core=5"])
-    assert len(picture.looks) < 20
-    assert picture.totals.nodes == 100_000
-    assert picture.totals.cores_used == 5000 * 96 + 200

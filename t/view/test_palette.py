@@ -8,7 +8,7 @@ import pytest
 from depth import examples
 from treepool.rfc import idset
 from treepool.view import palette
-from treepool.view.palette import COLOURS, GREYS, LETTERS
+from treepool.view.palette import COLOURS, GREYS
 from treepool.view.picture import Picture
 from treepool.view.rows import marks, rows
 from view.colours import SIGHTS, contrast, distance
@@ -74,12 +74,6 @@ def adjacent(one, other):
         for a in idset.iterate(mine)
         for b in idset.iterate(theirs)
     )
-
-
-def test_the_first_jobs_have_the_letters_in_order(picture_of):
-    picture = picture_of("b", ["slot=1/node{x}"] * 60)
-    assert "".join(mark.letter for mark in picture.marks) == LETTERS + LETTERS[:8]
-    assert [mark.colour for mark in picture.marks[:9]] == [*range(8), 0]
 
 
 def test_what_no_job_holds_is_a_question_mark_in_grey(picture_of):

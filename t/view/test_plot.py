@@ -35,12 +35,6 @@ def test_lines_have_the_values_of_the_curve_in_the_order_of_the_names():
     assert len(waiting.lines[1].edges) == len(waiting.lines[1].values) + 1
 
 
-def test_the_numbers_stand_side_by_side():
-    table = Plot.of([outcome("one", (0, 60, "slot/core")), outcome("two", (0, 90, "slot/core"))])
-    assert table.table[0] == ("jobs run", "1", "1")
-    assert table.table[2] == ("time in all", "1 min 00 s", "1 min 30 s")
-
-
 def test_a_cluster_without_gpus_has_no_panel_of_them():
     R = cluster_R("a")
     del R["scheduling"], R["execution"]["R_lite"][0]["children"]["gpu"]

@@ -10,17 +10,14 @@ import pytest
 from depth import examples
 from made import nodes
 from rfc.test_fabric import key
-from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.view import history, trace
 from treepool.view.replay import Rules, replay
 from treepool.view.synthetic import synthetic
-from treepool.view.tally import POINTS, Curve, Tally, quantile
+from treepool.view.tally import POINTS, Curve
 from treepool.view.trace import InvalidTrace
-from view.conftest import cluster_R
 from view.counting import some_R
-from work import Lines
 
 FIFO, EASY = Rules("fifo", "fifo", 8), Rules("easy", "easy", 1)
 CONSERVATIVE = Rules("conservative", "conservative", 64)
@@ -65,53 +62,27 @@ def test_jobs_wait_for_those_before_them():
     assert (outcome.wait.p95, outcome.wait.max) == (9, 9)
 
 
-def test_times_are_from_the_first_submission():
-    traced = jobs((1e9 + 5, 3, "slot=1/core=8"), (1e9, 10, "slot=1/core=8"))
-    assert starts(cluster(), traced, FIFO) == [1e9 + 10, 1e9]
-    assert replay(cluster(), traced, FIFO).span == 13
+HALF, ALL = "slot=1/core=4", "slot=1/core=8"
+#: The second in the queue starts at 10, the third at 20; the fourth fits beside the second now.
+FOUR = ((0, 10, HALF), (1, 10, "slot=1/core=6"), (2, 10, "slot=1/core=7"), (3, 25, "slot=1/core=2"))
 
 
-def test_with_fifo_nothing_passes_a_job_that_waits():
-    traced = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 3, "slot=1/core=4"))
-    assert starts(cluster(), traced, FIFO) == [0, 10, 20]
-
-
-def test_with_easy_a_short_job_passes_and_a_long_one_does_not():
-    short = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 8, "slot=1/core=4"))
-    long = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 9, "slot=1/core=4"))
-    assert starts(cluster(), short, EASY) == [0, 10, 2]
-    assert starts(cluster(), long, EASY) == [0, 10, 20]
-
-
-def test_policies_know_limits_only():
-    traced = jobs((0, 10, "slot=1/core=4"), (1, 10, "slot=1/core=8"), (2, 3, "slot=1/core=4", 9))
-    assert starts(cluster(), traced, EASY) == [0, 10, 20]
-
-
-def test_a_job_ends_sooner_than_its_limit_and_the_next_starts_then():
-    traced = jobs((0, 4, "slot=1/core=8", 100), (1, 1, "slot=1/core=8"))
-    assert starts(cluster(), traced, CONSERVATIVE) == [0, 4]
-
-
-def test_a_job_is_ended_at_its_limit():
-    traced = jobs((0, 50, "slot=1/core=8", 20), (0, 1, "slot=1/core=8"))
-    assert starts(cluster(), traced, FIFO) == [0, 20]
-
-
-def test_conservative_keeps_the_second_in_the_queue_where_easy_does_not():
-    traced = jobs(
-        (0, 10, "slot=1/core=4"),
-        (1, 10, "slot=1/core=6"),  # at 10, until 20
-        (2, 10, "slot=1/core=7"),  # at 20
-        (3, 25, "slot=1/core=2"),  # beside the second now, but the third needs what it has
-    )
-    assert starts(cluster(), traced, EASY) == [0, 10, 28, 3]
-    assert starts(cluster(), traced, CONSERVATIVE) == [0, 10, 20, 30]
-
-
-def test_of_jobs_submitted_at_one_time_the_first_line_is_first():
-    traced = jobs((5, 1, "slot=1/core=8"), (5, 1, "slot=1/core=8"), (0, 9, "slot=1/core=8"))
-    assert starts(cluster(), traced, FIFO) == [9, 10, 0]
+@pytest.mark.parametrize(
+    ("rules", "traced", "when"),
+    [
+        (FIFO, [(0, 10, HALF), (1, 10, ALL), (2, 3, HALF)], [0, 10, 20]),  # nothing passes
+        (EASY, [(0, 10, HALF), (1, 10, ALL), (2, 8, HALF)], [0, 10, 2]),  # a short job passes
+        (EASY, [(0, 10, HALF), (1, 10, ALL), (2, 9, HALF)], [0, 10, 20]),  # a long one does not
+        (EASY, [(0, 10, HALF), (1, 10, ALL), (2, 3, HALF, 9)], [0, 10, 20]),  # by its limit
+        (CONSERVATIVE, [(0, 4, ALL, 100), (1, 1, ALL)], [0, 4]),  # it ends before its limit
+        (FIFO, [(0, 50, ALL, 20), (0, 1, ALL)], [0, 20]),  # and at its limit
+        (EASY, FOUR, [0, 10, 28, 3]),
+        (CONSERVATIVE, FOUR, [0, 10, 20, 30]),
+        (FIFO, [(5, 1, ALL), (5, 1, ALL), (0, 9, ALL)], [9, 10, 0]),  # as submitted, then by line
+    ],
+)
+def test_jobs_start_as_their_policy_says(rules, traced, when):
+    assert starts(cluster(), jobs(*traced), rules) == when
 
 
 def test_slots_that_leave_their_socket_are_not_local():
@@ -123,18 +94,6 @@ def test_slots_that_leave_their_socket_are_not_local():
     outcome = replay(two_sockets(), traced, FIFO)
     assert (outcome.local, outcome.slots) == (2, 3)
     assert replay(two_sockets(), traced, Rules("", "fifo", 1, {"locality": "required"})).local == 3
-
-
-def test_slots_with_a_range_of_cores_are_counted_as_they_came_out():
-    traced = jobs((0, 1, "socket=2/slot=1/core=2"), (0, 1, "slot=1/core=1-4"))
-    outcome = replay(two_sockets(), traced, FIFO)
-    assert (outcome.slots, outcome.local) == (3, 2)  # the third has two cores of each socket
-
-
-def test_placement_that_ignores_the_tree_is_local_by_chance_only():
-    traced = jobs((0, 10, "slot=1/core=3"), (0, 10, "slot=1/[core=2;gpu=1]"))
-    outcome = replay(two_sockets(), traced, Rules("", "fifo", 1, {"locality": "none"}))
-    assert (outcome.local, outcome.slots) == (1, 2)  # cores 3-4 with GPU 0
 
 
 def test_cores_taken_beside_a_gpu_strand_a_part_of_it():
@@ -198,21 +157,6 @@ def test_a_queue_with_the_name_of_a_property_has_the_nodes_with_it():
     assert [where[f"line {i}"] for i in range(1, 6)] == [(1,), (1,), (0,), (0,), (2,)]
 
 
-def test_a_job_that_can_never_run_is_refused_and_holds_nobody_up():
-    traced = jobs((0, 10, "slot=1/core=9"), (1, 10, "slot=1/core=8"))
-    outcome = replay(cluster(), traced, FIFO)
-    ((job, reason),) = outcome.refused
-    assert (outcome.jobs, outcome.nrefused, job.place) == (1, 1, "line 1")
-    assert "9 cores" in reason
-    assert starts(cluster(), traced, FIFO) == [None, 1]
-
-
-def test_a_trace_of_refused_jobs_has_no_waiting_times():
-    outcome = replay(cluster(), jobs((0, 10, "slot=1/core=9")), FIFO)
-    assert (outcome.wait.mean, outcome.wait.p95, outcome.span) == (None, None, 0)
-    assert (outcome.cores_used, outcome.curve) == (0, ())
-
-
 SHAPES = (
     "slot=1/core=1", "slot=3/core=2", "slot=1/[core=2;gpu=1]", "slot=2/[core=1;gpu=1]",
     "slot=1/node{x}", "slot=1/socket{x}", "slot=5/core=3", "slot=3/node/core=2",
@@ -263,15 +207,6 @@ def test_nothing_is_used_twice_and_everything_ends(seed, rules):
     assert area == pytest.approx(worked)
 
 
-def test_progress_goes_from_0_to_1():
-    told = []
-    replay(cluster(2), jobs(*[(i, 3, "slot=1/core=8") for i in range(500)]), FIFO, told.append)
-    shares = [one.share for one in told]
-    assert shares == sorted(shares)
-    assert shares[0] == 0
-    assert (told[-1].over, told[-1].jobs, shares[-1]) == (500, 500, 1)
-
-
 def test_a_replay_that_is_stopped_has_the_numbers_up_to_then():
     traced = jobs(*[(i, 10, "slot=1/core=8") for i in range(20)])
     told = []
@@ -303,26 +238,6 @@ def test_a_curve_has_the_integral_of_what_it_was_given():
     assert sum(p.waiting * (p.end - p.start) for p in points) == pytest.approx(sums[3])
 
 
-def test_quantiles_are_values_that_were_there():
-    assert quantile([1, 2, 3, 4], 0.5) == 2
-    assert quantile([1, 2, 3], 0.5) == 2
-    assert quantile(list(range(1, 101)), 0.95) == 95
-    assert quantile([7], 0.95) == 7
-    assert quantile([], 0.5) is None
-
-
-def test_to_count_a_job_costs_the_same_on_few_nodes_and_on_many():
-    def lines(number):
-        tally = Tally(cluster(number), Pool(nodes()).situation.policy.mix)
-        holdings = [((1 << number) - 1, 0b11, 0)]
-        with Lines() as work:
-            tally.hold(holdings)
-            tally.end(holdings)
-        return work.count
-
-    assert lines(3000) < lines(3) + 30
-
-
 # -- traces
 
 
@@ -341,44 +256,25 @@ def test_to_count_a_job_costs_the_same_on_few_nodes_and_on_many():
             "/submit: must be at least 0 and at most 100000000000.0, not -1",
         ),
         (
-            '{"submit": true, "duration": 1, "shape": "slot=1/core"}',
-            "/submit: must be a number, not true",
-        ),
-        (
-            '{"submit": 1e12, "duration": 1, "shape": "slot=1/core"}',
-            "/submit: must be at least 0 and",
-        ),
-        (
-            '{"submit": 0, "duration": -1, "shape": "slot=1/core"}',
-            "/duration: must be at least 0 and",
-        ),
-        (
             '{"submit": 0, "duration": 1e11, "shape": "slot=1/core"}',
             "/duration: must be at least 0 and",
         ),
-        ('{"submit": 0, "duration": 1, "shape": "s", "priority": -1}', "/priority: must be at"),
         ('{"submit": 0, "duration": 1, "shape": "s", "priority": 4294967296}', "/priority: must"),
         ('{"submit": 0, "duration": 1, "shape": "s", "queue": 3}', "/queue: must be a string"),
         (
             '{"submit": 0, "duration": 1, "shape": "s", "account": "' + "a" * 129 + '"}',
             "/account: has more than 128 characters",
         ),
-        ('{"submit": 0, "duration": "1", "shape": "slot=1/core"}', "duration: "),
-        ('{"submit": 0, "duration": NaN, "shape": "slot=1/core"}', "NaN"),
         (
             '{"submit": 0, "duration": 1, "limit": 0, "shape": "slot=1/core"}',
             "/limit: must be at least 1e-06",
         ),
         ('{"submit": 0, "duration": 1, "shape": 3}', "/shape: must be a string, not 3"),
         ('{"submit": 0, "duration": 1, "shape": "slot=1/core", "id": []}', "id: "),
-        ('{"submit": 0, "duration": 1, "shape": "s", "constraint": []}', "constraint: "),
         ('{"submit": 0, "duration": 1, "shape": "s", "constraint": {"x": [1]}}', "constraint"),
         ('{"submit": 0, "duration": 1, "shape": "s", "locality": "some"}', "locality: "),
         ('{"submit": 0, "duration": 1, "shape": "s", "options": 3}', "/options: must be an object"),
         ('{"submit": 0, "duration": 1, "shape": "s", "options": {"wait": 0}}', "0 is not a number"),
-        ('{"submit": 0, "submit": 0}', "duplicate key"),
-        ("9" * 5000, "line 2"),
-        ("[" * 5000, "line 2"),
     ],
 )
 def test_a_bad_line_is_named(line, words):
@@ -389,32 +285,6 @@ def test_a_bad_line_is_named(line, words):
     assert words in str(e.value)
     assert len(str(e.value)) < 400
     assert "\n" not in str(e.value)
-
-
-@pytest.mark.parametrize("shape", ["slot=[", "", "slot=1/rack", "core=1", "slot=1/gpu{x:1}"])
-def test_a_shape_that_means_nothing_is_named(shape):
-    traced = jobs((0, 1, "slot=1/core"), (1, 1, shape))
-    with pytest.raises(InvalidTrace, match=r"^line 2: "):
-        replay(cluster(), traced, FIFO)
-
-
-def test_an_empty_trace_is_an_error():
-    with pytest.raises(InvalidTrace, match="no job"):
-        trace.read("\n \n")
-
-
-def test_jobs_that_never_ran_are_left_out_and_counted():
-    lines = [{"submit": i, "duration": d, "shape": "slot=1/core"} for i, d in enumerate((0, 1, 0))]
-    found = trace.read("\n".join(map(json.dumps, lines)))
-    assert [job.place for job in found.jobs] == ["line 2"]
-    assert found.remarks == ["2 lines left out (did not run: 2)"]
-    with pytest.raises(InvalidTrace, match=r"no job in it; 1 line left out \(did not run: 1\)"):
-        trace.read(json.dumps(lines[0]))
-
-
-def test_blank_lines_count_but_are_no_jobs():
-    (job,) = trace.read('\n\n{"submit": 0, "duration": 1, "shape": "slot=1/core"}').jobs
-    assert (job.place, job.name) == ("line 3", "3")
 
 
 def test_constraints_and_localities_are_heeded():
@@ -447,24 +317,6 @@ def switches():
     return attrs.evolve(resource_set, scheduling=key(fabric))
 
 
-def test_jobs_may_wait_for_a_close_place_and_a_replay_knows_when_they_have():
-    lines = [
-        {"submit": 0, "duration": 50, "shape": "node=2{x}/slot=1/core=8"},
-        {"submit": 0, "duration": 99, "shape": "node=6/slot=1/core=8"},
-        {"submit": 5, "duration": 1, "shape": "node=4/slot=1/core=8", "options": {"wait": 100}},
-        {"submit": 5, "duration": 1, "shape": "node=4/slot=1/core=8", "options": {"wait": 10}},
-    ]
-    lines[1]["constraint"] = {"ranks": ["2-7"]}
-    lines[0]["constraint"] = {"ranks": ["0-1"]}
-    traced = trace.read("\n".join(map(json.dumps, lines))).jobs
-    assert starts(switches(), traced, EASY) == [0, 0, 99, 99]
-    lines[1] = {"submit": 0, "duration": 99, "shape": "node=2/slot=1/core=8"}
-    lines[1]["constraint"] = {"ranks": ["4-5"]}
-    traced = trace.read("\n".join(map(json.dumps, lines))).jobs
-    assert starts(switches(), traced, CONSERVATIVE) == [0, 0, 50, 15]
-    assert starts(switches(), traced, FIFO) == [0, 0, 50, 51]
-
-
 def test_domains_are_counted_over_the_fewest_that_could_hold_as_many_nodes():
     rows = [
         {"submit": 0, "duration": 9, "shape": "node=3/slot=1/core=8"},
@@ -478,27 +330,7 @@ def test_domains_are_counted_over_the_fewest_that_could_hold_as_many_nodes():
     assert replay(cluster(8), traced, FIFO).spreads == ()
 
 
-def test_without_the_fabric_jobs_are_placed_by_rank_and_still_counted_in_domains():
-    shapes = ["node=3/slot=1/core=8"] * 2
-    traced = jobs(*((0, 9, shape) for shape in shapes))
-    (near,) = replay(switches(), traced, FIFO).spreads
-    (far,) = replay(switches(), traced, Rules("", "fifo", 1, fabric=False)).spreads
-    assert (near.mean, far.mean) == (1, 1.5)
-
-
-def test_what_a_trace_says_is_what_was_read():
-    traced = synthetic(ResourceSet.read(some_R()), 50, seed=3)
-    again = trace.read("\n".join(trace.write(traced))).jobs
-    assert [job.to_dict() for job in again] == [job.to_dict() for job in traced]
-
-
 # -- synthetic traces
-
-
-def test_synthetic_jobs_are_the_same_for_the_same_seed_only():
-    resource_set = ResourceSet.read(some_R())
-    assert synthetic(resource_set, 20, 1) == synthetic(resource_set, 20, 1)
-    assert synthetic(resource_set, 20, 1) != synthetic(resource_set, 20, 2)
 
 
 def test_synthetic_jobs_all_run_and_make_the_load_asked_for():
@@ -514,12 +346,3 @@ def test_synthetic_jobs_all_run_and_make_the_load_asked_for():
         )
         work = max(cores / outcome.cores, gpus / outcome.gpus if outcome.gpus else 0)
         assert math.isclose(work / came, 0.5, rel_tol=0.25)
-
-
-@pytest.mark.depth
-def test_a_thousand_synthetic_jobs_keep_small_and_large_clusters_busy():
-    for name in ("a", "b"):
-        resource_set = ResourceSet.read(cluster_R(name))
-        outcome = replay(resource_set, synthetic(resource_set, 1000), EASY)
-        assert max(outcome.cores_used, outcome.gpus_used) > 0.7
-        assert outcome.wait.max > 3600

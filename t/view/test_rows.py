@@ -4,28 +4,15 @@ import pytest
 
 from depth import examples
 from treepool.view.picture import Picture
-from treepool.view.rows import MANY_ROWS, hosts, rows
+from treepool.view.rows import MANY_ROWS, rows
 from view.counting import pool_with_jobs, some_R
 from view.test_model import jobs_of
-
-
-def test_idle_nodes_of_one_type_are_one_row(picture_of):
-    (row,) = rows(picture_of("b")).shown
-    assert row.ranks == tuple(range(1152))
-    assert row.layout.state == "idle"
 
 
 def test_nodes_of_one_job_are_one_row_and_of_another_job_another(picture_of):
     found = rows(picture_of("a", ["slot=3/node{x}", "slot=2/node{x}"])).shown
     assert [row.ranks for row in found] == [(0, 1, 2), (3, 4), tuple(range(5, 16))]
     assert [row.jobs for row in found] == [((0,),), ((1,),), ()]
-
-
-def test_down_drained_and_idle_nodes_are_different_rows(picture_of):
-    found = rows(picture_of("a", down="3", drained="5-6")).shown
-    assert {row.layout.state: row.ranks for row in found}["drained"] == (5, 6)
-    assert {row.layout.state: row.ranks for row in found}["down"] == (3,)
-    assert len(found) == 3
 
 
 @pytest.mark.parametrize("seed", range(examples(80)))
@@ -44,13 +31,3 @@ def test_many_nodes_that_differ_only_in_their_jobs_are_one_row(picture_of):
     busy, idle = sorted(rows(picture_of("b", shapes)).shown, key=lambda row: len(row.ranks))
     assert busy.jobs == (tuple(range(MANY_ROWS + 5)),)
     assert len(idle.ranks) == 1152 - MANY_ROWS - 5
-
-
-def test_an_unfolded_rank_has_a_row_of_its_own_and_no_other_is_shown(picture_of):
-    found = rows(picture_of("b"), [3, 7])
-    assert [row.ranks for row in found.shown] == [(3,), (7,)]
-    assert found.unfolded
-
-
-def test_hosts_are_a_hostlist(picture_of):
-    assert hosts(picture_of("a"), [0, 1, 2, 9]) == "xeon[0-2,9]"

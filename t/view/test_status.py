@@ -2,10 +2,10 @@
 
 import re
 
-from made import alloc
+from made import alloc, nodes
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.rfc.links import Device, Link, Links, digest
+from treepool.rfc.links import Device, Link, Links
 from treepool.view import status
 from treepool.view.jobs import Job, Running
 from treepool.view.picture import Picture
@@ -14,20 +14,11 @@ TOPO = {"numa": [{"cores": "0-3", "gpus": "0-1"}, {"cores": "4-7", "gpus": "2-3"
 LINKS = Links((Link("nvlink", 50.0, (0b11, 0b1100)),), devices=(Device("NVIDIA A100", 40, 0b1111),))
 
 
-def cluster(topo=TOPO):
+def cluster():
     """An R of three nodes, the last of them flat."""
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0-2", "children": {"core": "0-7", "gpu": "0-3"}}],
-            "nodelist": ["n[0-2]"],
-        },
-        "scheduling": {
-            "writer": "TreePool",
-            "children": [{"ranks": "0-1", "topo": topo}],
-            "links": {digest(topo): LINKS.to_dict()},
-        },
-    }
+    R = nodes("0-2", "0-7", "0-3", TOPO, LINKS)
+    R["scheduling"]["children"][0]["ranks"] = "0-1"
+    return R
 
 
 def allocated(pool, jobid, cores, gpus, slots=1):
@@ -99,15 +90,3 @@ def test_the_totals_are_those_of_the_pool():
     assert picture.totals.line == (
         "3 nodes: 1 idle, 1 full, 1 drained; 8 of 24 cores used, 8 free; 4 of 12 GPUs used, 4 free"
     )
-
-
-def test_no_nodes_have_no_numbers():
-    R = {"version": 1, "execution": {"R_lite": [], "nodelist": []}}
-    assert Picture.of(Pool(R), []).totals.line == "0 nodes"
-
-
-def test_names_cannot_send_commands_to_a_terminal():
-    pool, jobs, picture = situation()
-    shown = repr([*status.gpu_lines(picture, jobs), *status.job_lines(pool.inventory, jobs)])
-    assert "\x1b" not in "".join(line.user for line in status.gpu_lines(picture, jobs))
-    assert shown.isprintable()

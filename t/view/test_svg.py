@@ -7,14 +7,14 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.workload import cluster as large
-from depth import examples, some
+from depth import examples
 from treepool.view.palette import COLOURS
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
 from treepool.view.svg import COLUMNS, svg
 from treepool.view.text import text
 from view.counting import pool_with_jobs, some_R
-from view.hostile import LARGE, NAMES, cluster
+from view.hostile import LARGE
 from view.test_model import jobs_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -56,24 +56,6 @@ def test_a_job_has_its_colour(picture_of):
     shown = drawn(picture_of("a", ["slot=1/core=3"]))
     colours = [rect.get("fill") for rect in ElementTree.fromstring(shown).iter(f"{SVG}rect")]
     assert COLOURS[0][0] in colours
-
-
-def test_the_environment_changes_nothing(picture_of, monkeypatch):
-    picture = picture_of("a", ["slot=1/core=3"])
-    wanted = drawn(picture)
-    for name, value in {"TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "40", "LINES": "3"}.items():
-        monkeypatch.setenv(name, value)
-    assert drawn(picture) == wanted
-
-
-@pytest.mark.parametrize("R", some([*map(cluster, NAMES), *LARGE.values()]))
-def test_names_are_text_and_the_file_is_small_whatever_is_in_R(picture_of, R):
-    picture = picture_of(R, ["slot=1/core=3"])
-    shown = drawn(picture)
-    tags = {element.tag for element in ElementTree.fromstring(shown).iter()}
-    assert tags <= {f"{SVG}{t}" for t in ("svg", "style", "defs", "clipPath", "rect", "text", "g")}
-    assert differences(lines(shown), lines_of_text(picture)) == []
-    assert len(shown) < 400_000
 
 
 @pytest.mark.depth

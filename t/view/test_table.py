@@ -39,10 +39,6 @@ def test_the_last_cell_of_a_short_row_has_the_rest_of_the_width():
     assert shown == ["a  b  c", "1  2  3", "1  a long", "   remark"]
 
 
-def test_numbers_may_be_on_the_right():
-    assert list(texts((), [["a", "1"], ["b", "22"]], 40, "lr")) == ["a   1", "b  22"]
-
-
 @given(ROWS, st.integers(20, 100))
 def test_nothing_but_blanks_is_lost_and_lines_fit(rows, width):
     shown = list(texts(("one", "two", "three"), cells(*rows), width))

@@ -4,8 +4,8 @@ Each job carries in ``attributes.user.soak`` what it must get, for the checker t
 """
 
 from flux.job import JobspecV1
-from soakcluster import QUEUES
 
+from soakcluster import QUEUES
 from treepool import parse_shape
 
 #: Seconds before its limit at which a job ends that keeps it: its start counts as well.

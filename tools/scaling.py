@@ -14,6 +14,7 @@ import time
 import flux
 from flux.constants import FLUX_JOB_STATE_RUN
 from flux.job import JobspecV1, cancel_async, job_list, submit_async
+
 from soakadmin import module_of, resident, worked
 
 #: Jobs that are submitted before any is waited for.

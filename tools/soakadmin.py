@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flux.idset import IDset
+
 from soakcluster import QUEUES, SCHEDULERS, TABLES
 
 #: Flux's own with treepool's pool. When it is unloaded it leaves jobs with an R and no alloc event,

@@ -16,17 +16,16 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from soakcluster import CLUSTERS, PARENTS, QUEUES, rset
-
 from broker import GUEST, HERE, Instance, environment, key_of
 from features import HAS_VIRTUAL_QUEUES
+from soakcluster import CLUSTERS, PARENTS, QUEUES, rset
 from treepool.errors import InvalidInput
 from treepool.placement.nodes.inventory import Inventory
 from treepool.rfc import idset
 from treepool.rfc.rset import ResourceSet
 from treepool.view import swf
 
-HAND, GUEST_HAND = HERE / "flux" / "soakhand.py", HERE / "flux" / "soakguest.py"
+HAND, GUEST_HAND = (Path(__file__).with_name(f"soak{name}.py") for name in ("hand", "guest"))
 
 #: Brokers unless told otherwise, on the first of the nodes. Housekeeping runs on these, and ends at
 #: once on the others; only these can be excluded.

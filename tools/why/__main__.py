@@ -1,6 +1,6 @@
 """Why treepool: the same jobs under schedulers of Flux, in real brokers: ``make why``.
 
-    .venv/bin/python t/flux/why [--nodes N] [--jobs N] [--seed N] [--out DIR]
+    .venv/bin/python tools/why [--nodes N] [--jobs N] [--seed N] [--out DIR]
 
 Nodes are fake: four NUMA domains of 16 cores and two GPUs, eight nodes below a switch. Execution is
 simulated, in real time. Jobs come at random, and ask for nine tenths of the GPUs. Prints a table
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1]), str(HERE.parents[2])]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "t"), str(HERE.parents[1])]
 
 from judge import Run  # noqa: E402
 

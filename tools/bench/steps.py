@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The longest steps: for how long the scheduler cannot answer while it works on one job.
 
-    .venv/bin/python t/bench/steps.py [--nodes N] [--only TEXT]
+    .venv/bin/python tools/bench/steps.py [--nodes N] [--only TEXT]
 
 Nodes like those of RFC 49's cluster B, in switches of 16 and racks of 256, are in many states. A
 row is a request that is made for the first time, the CPU milliseconds of the longest step of the
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:1] = [str(HERE.parent), str(HERE.parents[1])]
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
 from bench.planning import cluster  # noqa: E402
 from treepool import parse_shape  # noqa: E402

@@ -23,10 +23,11 @@ import TreePool  # noqa: F401 (makes treepool importable)
 import flux
 import flux.constants
 import flux.kvs
-from burst import watch
 from flux.job import JobID, cancel_async, event_wait, job_list, submit_async
 from flux.job.journal import JournalConsumer
 from flux.resource import resource_list
+
+from burst import watch
 from soakadmin import Admin
 from soakjobs import limited_job, random_job, traced_job, whole_cluster
 

@@ -1,4 +1,4 @@
-"""How long allocations take: ``python t/bench [options]``, or ``make bench BENCH='[options]'``."""
+"""How long allocations take: ``python tools/bench [options]``, or ``make bench BENCH=...``."""
 
 import sys
 from pathlib import Path

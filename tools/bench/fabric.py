@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long jobs take on a cluster with a fabric, and on the same one without.
 
-    .venv/bin/python t/bench/fabric.py [--nodes N] [--switch N] [--cell N]
+    .venv/bin/python tools/bench/fabric.py [--nodes N] [--switch N] [--cell N]
 
 Nodes of four NUMA domains of 24 cores and a GPU, --switch of them below each switch and --cell
 switches in each cell, are filled with small jobs, of which a third ends. Then jobs come and go. A

@@ -21,10 +21,10 @@ import TreePool  # noqa: F401 (makes treepool importable)
 
 import flux
 from flux.constants import FLUX_RPC_STREAMING
+
 from soakadmin import module_of, worked
 from soakcluster import QUEUES
 from soakjobs import SHAPES
-
 from treepool import parse_shape
 
 #: Seconds after which a question counts as unanswered.

@@ -51,7 +51,7 @@ examples:
   make bench                                     all sizes; takes about two minutes
   make bench BENCH='--nodes 1152,11136 --peer'   against the pool that comes with Flux
   make bench BENCH='--plot bench.svg'            a chart: time against cluster size
-  python t/bench --nodes 11136 --json | jq -r '[.form, .job.median] | @tsv'
+  python tools/bench --nodes 11136 --json | jq -r '[.form, .job.median] | @tsv'
 
 exit status:
   0 done; 1 it cannot be measured (no flux-core, no memory); 2 usage

@@ -1,6 +1,6 @@
 """LLNL's own scheduler benchmark, flux-schedbench, under schedulers of Flux: ``make yardsticks``.
 
-    .venv/bin/python t/flux/yardsticks [--repeat N] [--nodes N,N,...] [--only WORD]
+    .venv/bin/python tools/yardsticks [--repeat N] [--nodes N,N,...] [--only WORD]
 
 Each row is a run of ``flux schedbench`` on fake nodes in an instance of its own, once for each
 scheduler, and all of that ``--repeat`` times: prints medians. What is not installed is not
@@ -16,11 +16,11 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1])]
+sys.path[:0] = [str(HERE.parents[1] / "t")]
 
 from broker import environment, installed  # noqa: E402
 
-REPOSITORY = HERE.parents[2]
+REPOSITORY = HERE.parents[1]
 
 #: Where ``make`` puts flux-schedbench.
 BENCHMARK = REPOSITORY / "build/schedbench"

@@ -36,6 +36,7 @@ import math
 from itertools import chain
 
 import attrs
+
 from records import away, domains, exceptions, holds_of, hosts, ids, parts_of, refused, times
 
 KINDS = {

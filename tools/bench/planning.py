@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long planning takes: reservations from nothing, and after one change each.
 
-    .venv/bin/python t/bench/planning.py [--nodes N] [--waiting N] [--depth N] [--small N] [--large]
+    .venv/bin/python tools/bench/planning.py [--nodes N] [--waiting N] [--depth N] [--small N]
 
 Nodes like those of RFC 49's cluster B are filled with jobs of many sizes that end at random times
 within a day, and more such jobs wait for them. With ``--small 160`` jobs of one node are 160 times

@@ -1,4 +1,4 @@
-"""How near the nodes of jobs are, and what that costs: ``python t/bench/packing fabrics``.
+"""How near the nodes of jobs are, and what that costs: ``python tools/bench/packing fabrics``.
 
 Jobs of whole nodes come at random times and wait in one queue with EASY backfill, which is the same
 for all rules. With --shared, half of the jobs ask for a part of a node, and the queue is treepool's

@@ -1,4 +1,4 @@
-"""How well jobs are packed: ``python t/bench/packing [options]``, or ``make packing``."""
+"""How well jobs are packed: ``python tools/bench/packing [options]``, or ``make packing``."""
 
 import sys
 from pathlib import Path
