@@ -21,6 +21,24 @@ VECTORS = REPOSITORY / "testvectors"
 #: The environment of another user, as flux-core's own tests act as one.
 GUEST = {"FLUX_HANDLE_USERID": str(os.getuid() + 100), "FLUX_HANDLE_ROLEMASK": "0x2"}
 
+#: Prints the states of jobs once sched-treepool has been asked for each of them, and rests.
+WAITS = """
+import sys, time, flux
+
+handle = flux.Flux()
+
+def states():
+    asked = [handle.rpc("sched-treepool.job", {"id": int(job)}, nodeid=0) for job in sys.argv[1:]]
+    return [future.get()["state"] for future in asked]
+
+end = time.monotonic() + 20
+while "unknown" in states() and time.monotonic() < end:
+    time.sleep(0.02)
+if "waiting" in states():
+    handle.rpc("sched.quiescent", nodeid=0).get()
+print(*states())
+"""
+
 #: Seconds until a command that should take less than one is given up.
 PATIENCE = 60
 
@@ -242,10 +260,17 @@ class Instance:
             time.sleep(0.05)
         return answer
 
-    def settle(self):
-        """Let the scheduler finish what it is doing: it answers in the order of arrival."""
-        self.stats()
-        time.sleep(0.2)
+    def waits(self, *jobs):
+        """Whether sched-treepool knows all *jobs* and starts none of them, if nothing changes."""
+        numbers = self.flux("job", "id", "--to=dec", *jobs).split()
+        return set(self.flux("python", "-c", WAITS, *numbers).split()) <= {"waiting", "deferred"}
+
+    def urgency(self, job, urgency):
+        """Give *job* another urgency, as the job manager has told the scheduler."""
+        self.flux("job", "urgency", job, urgency)
+        priority = 0xFFFFFFFF if urgency == 31 else urgency
+        match = f"--match-context=priority={priority}"
+        self.flux("job", "wait-event", "--quiet", "--timeout=20", match, job, "priority")
 
     def cancel_all(self):
         """Cancel all jobs and wait until they are gone."""

@@ -23,8 +23,8 @@ import time
 import flux
 from flux.job import submit_async
 from flux.job.journal import JournalConsumer
-
 from mixed import jobspec
+
 from soakadmin import module_of, worked
 
 #: Seconds before its time limit at which a job ends: the shell's start counts as well.

@@ -121,20 +121,6 @@ def check_nodes_with_the_digest_of_xml_that_came_are_not_asked():
     assert made._quiet
 
 
-def check_a_digest_of_a_node_that_is_known_already_holds_nobody_up():
-    made, brokers = few_answered(FEW + 3)
-    known, other, third = brokers.open(digests.EXEC)
-    made._waiting.append(known.rank)  # as when it is asked again
-    made._ask()
-    (question,) = brokers.open(TOPO_GET)
-    question.end(XML.decode())
-    say_digest(known, bytes(32))
-    for future in (other, third):
-        say_digest(future, bytes(32))
-    assert [future.rank for future in brokers.open(TOPO_GET)] == [other.rank]
-    assert len(made._found) == 1
-
-
 def check_a_program_that_writes_without_end_is_not_waited_for():
     _, brokers = few_answered(FEW + 1)
     (endless,) = brokers.open(digests.EXEC)

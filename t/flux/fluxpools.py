@@ -1,20 +1,20 @@
 """Run by Flux's Python: treepool's pools and flux-core's own on the same R; each check a function.
 
-``fluxpools.py CHECK`` runs one, ``fluxpools.py`` lists them; it exits with 77 where the check
-needs flux-core's TreePool and this flux-core, 0.86 that is, has none.
+Some need flux-core's TreePool, which flux-core 0.86 has not.
 """
 
 import json
 import os
-from itertools import product
 from pathlib import Path
+from unittest.mock import patch
 
 import checks
 from flux.resource import ResourcePool, ResourceSet
 from flux.resource.Rv1Pool import Rv1Pool
 
 import TreePool  # noqa: F401 (makes treepool importable)
-from treepool import parse_shape, subinstance
+from treepool import parse_shape
+from treepool.cli.vectors import play
 from treepool.flux.pool import TreepoolPool
 from treepool.placement.pool import Pool
 
@@ -84,22 +84,27 @@ def check_both_pools_give_every_vector_of_the_rfc_what_is_printed_there():
                 assert got == printed, (vector, type(pool), got, printed)
 
 
-def check_an_r_of_ours_loads_in_every_pool_and_set_of_flux_core():
-    for name in CLUSTERS:
-        R, steps = vectors(name)
-        pool = TreepoolPool(R)
-        for number, (_, shape, _) in enumerate(steps):
-            mine = placed(pool, number, shape).to_dict()
+def allocations(path):
+    """The R of each allocation that playing a file of vectors makes."""
+    found, whole = {}, Pool.alloc
+
+    def alloc(self, jobid, request):
+        allocation = whole(self, jobid, request)
+        R = allocation.to_dict()
+        found[json.dumps(R["execution"], sort_keys=True)] = R
+        return allocation
+
+    with patch.object(Pool, "alloc", alloc):
+        assert all(result.passed for result in play(json.loads(path.read_text())))
+    return found.values()
+
+
+def check_flux_reads_the_r_of_each_allocation_of_each_vector():
+    for path in sorted(VECTORS.glob("*.json")):
+        for R in allocations(path):
             # Flux takes the class of a ResourcePool from the key's writer, so here it is ours.
-            for kind in (Rv1Pool, ResourceSet, ResourcePool):
-                assert content(kind(json.dumps(mine)).to_dict()) == content(mine), (name, kind)
-        assert content(pool.to_dict()) == content(R)
-
-
-def check_an_r_of_ours_loads_in_flux_cores_tree_pool():
-    for name in CLUSTERS:
-        R, _ = vectors(name)
-        assert content(FluxCorePool(TreepoolPool(R).to_dict()).to_dict()) == content(R)
+            for kind in (ResourceSet, ResourcePool):
+                assert content(kind(json.dumps(R)).to_dict()) == content(R), (path, kind)
 
 
 def check_an_r_of_flux_core_loads_in_ours():
@@ -152,159 +157,6 @@ def check_what_one_registered_the_other_frees_to_the_last_core():
         assert taken(theirs) == {}
 
 
-def sub_instances():
-    """R of sub-instances that ours and flux-core's allocate on the RFC's clusters, by a name."""
-    for name, shape in (
-        ("rfc49-cluster-a", "slot=3/[core=15;gpu=1]"),
-        ("rfc49-cluster-a", "slot=2/socket{x}"),
-        ("rfc49-cluster-a", "slot=3/node{x}/core=1"),
-        ("rfc49-cluster-b", "slot=5/[core=24;gpu=1]"),
-        ("rfc49-cluster-b", "slot=2/node{x}/core=1"),
-    ):
-        for kind, pool in zip(("ours", "theirs"), both(name)):
-            placed(pool, 1, "slot=1/[core=2;gpu=1]")
-            yield f"{kind}: {name} {shape}", placed(pool, 2, shape).to_dict()
-
-
-def inside(R):
-    """*R* as Flux hands it down: R_lite counts ranks from zero, the key is as it was."""
-    new = dict(zip(sorted(content(R)), range(len(content(R)))))
-    R_lite = [
-        {"rank": str(new[rank]), "children": entry["children"]}
-        for entry in R["execution"]["R_lite"]
-        for rank in content({"version": 1, "execution": {"R_lite": [entry]}})
-    ]
-    return {**R, "execution": {**R["execution"], "R_lite": R_lite}}
-
-
-def check_a_sub_instance_of_either_starts_under_either_and_both_place_alike():
-    for name, R in sub_instances():
-        below = inside(R)
-        ours, theirs = TreepoolPool(below), FluxCorePool(below)
-        for jobid, shape in enumerate(("slot=1/[core=3;gpu=1]", "slot=1/core=2")):
-            got = [content(placed(pool, jobid, shape).to_dict()) for pool in (ours, theirs)]
-            assert got[0] == got[1], (name, shape, got)
-
-
-def check_the_r_that_subinstance_makes_loads_in_flux_core():
-    for name, R in sub_instances():
-        below = subinstance(R)
-        theirs = FluxCorePool(below)
-        assert content(theirs.to_dict()) == content(below), name
-        assert [e["ranks"] for e in theirs.impl.scheduling["children"]] == [
-            e["ranks"] for e in below["scheduling"]["children"]
-        ], name
-
-
-def check_what_ours_adds_to_a_key_flux_core_carries_along():
-    for _, R in sub_instances():
-        told = [entry.get("allocated") for entry in R["scheduling"]["children"]]
-        if any(told):
-            below = FluxCorePool(inside(R))
-            got = placed(below, 1, f"slot={len(told)}/node/core=1").to_dict()
-            assert [e.get("allocated") for e in got["scheduling"]["children"]] == told
-            break
-    else:
-        raise AssertionError("no R with more than the RFC has")
-
-
-#: What nodes of the chains are: two sockets of two NUMA domains of four cores and a GPU.
-NUMA = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
-SOCKETS = {"socket": [{"numa": NUMA[:2]}, {"numa": NUMA[2:]}]}
-
-
-def chain_R(nodes):
-    """The R of the outermost instance of a chain."""
-    ranks = f"0-{nodes - 1}" if nodes > 1 else "0"
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": ranks, "children": {"core": "0-15", "gpu": "0-3"}}],
-            "nodelist": [f"n[{ranks}]"],
-            "starttime": 0,
-            "expiration": 0,
-        },
-        "scheduling": {
-            "writer": "TreePool",
-            "children": [{"ranks": ranks, "topo": SOCKETS}],
-        },
-    }
-
-
-def started_in(R):
-    """*R* as Flux hands it to an instance: ranks and cores from zero, the key as it was.
-
-    Also the true node and cores of each of its ranks, in the ids of the instance around it.
-    """
-    has = content(R)
-    entries = []
-    for new, rank in enumerate(sorted(has)):
-        children = {"core": ",".join(map(str, range(len(has[rank][0]))))}
-        if has[rank][1]:
-            children["gpu"] = ",".join(map(str, sorted(has[rank][1])))
-        entries.append({"rank": str(new), "children": children})
-    R = json.loads(json.dumps(R))
-    R["execution"]["R_lite"] = entries
-    R["execution"]["starttime"] = 1.0
-    del R["execution"]["nslots"]
-    return R, {new: (rank, sorted(has[rank][0])) for new, rank in enumerate(sorted(has))}
-
-
-def chain(kinds, shapes, nodes):
-    """An instance of each of *kinds* inside a job of the one before, each with other jobs beside.
-
-    *shapes* are those of the jobs of each instance. Yields of each instance its kind, its pool, and
-    the true node and cores of each of its ranks.
-    """
-    R, true = chain_R(nodes), {rank: (rank, list(range(16))) for rank in range(nodes)}
-    for kind, jobs in zip(kinds, shapes):
-        pool = TreepoolPool(R) if kind == "ours" else FluxCorePool(R)
-        yield kind, pool, true
-        for jobid, shape in enumerate(jobs):
-            try:
-                job = placed(pool, jobid, shape)
-            except OSError:  # no room beside what is there
-                return
-        R, inner = started_in(job.to_dict())
-        true = {
-            new: (true[rank][0], [true[rank][1][core] for core in cores])
-            for new, (rank, cores) in inner.items()
-        }
-
-
-#: The jobs of the outermost instance and of the one inside; the last one is the next instance's.
-CHAINS = (
-    ("slot/[core=4;gpu=1], slot=2/[core=4;gpu=1]", "slot=2/[core=4;gpu=1]"),
-    ("slot/core=6, slot=2/[core=4;gpu=1]", "slot/core=1, slot/[core=5;gpu=1]"),
-    ("slot/node/core=6, slot=3/node/[core=9;gpu=2]", "slot=2/node/core=9"),
-    ("slot/node/core=16, slot=2/node/core=9", "slot/node/core=1, slot/node/core=3"),
-    ("slot=3/[core=8;gpu=2], slot=5/[core=8;gpu=2]", "slot/core=1, slot=3/[core=8;gpu=2]"),
-    ("slot=3/core=3, slot=4/node{x}/core=1", "slot/core=9, slot=2/node{x}/core=1"),
-    ("slot/core=3, slot/[core=12;gpu=4]", "slot/core=1, slot/[core=8;gpu=2]"),
-)
-
-
-def check_in_chains_of_three_instances_of_either_pool_a_part_is_never_called_whole():
-    seen = set()
-    every = product(CHAINS, (1, 2, 6), product(("ours", "theirs"), repeat=3))
-    for jobs, nodes, kinds in every:
-        shapes = [some.split(", ") for some in (*jobs, "slot/core")]
-        for depth, (kind, pool, true) in enumerate(chain(kinds, shapes, nodes)):
-            if kind == "theirs" or (depth and kinds[0] == "theirs"):
-                continue  # flux-core's pool does not say which cores its jobs have
-            for name, size in (("socket", 8), ("numa", 4)):
-                try:
-                    job = placed(pool.copy(), 99, f"slot/{name}{{x}}").to_dict()
-                except OSError:
-                    continue
-                ((rank, (cores, _)),) = content(job).items()
-                mine = sorted(true[rank][1][core] for core in cores)
-                whole = range(mine[0] // size * size, mine[0] // size * size + size)
-                assert mine == list(whole), (kinds, shapes, nodes, mine)
-                seen.add((kinds, depth))
-    assert (("ours", "ours", "ours"), 2) in seen and (("ours", "theirs", "ours"), 2) in seen
-
-
 def check_a_final_free_frees_also_what_the_job_manager_freed_when_no_scheduler_listened():
     # Between hello and ready it drops what housekeeping frees; what comes last then says less
     # than the job holds. flux-core's pool raises, which ends the scheduler and the instance.
@@ -322,20 +174,6 @@ def check_a_final_free_frees_also_what_the_job_manager_freed_when_no_scheduler_l
         pass
     else:
         raise AssertionError("flux-core does it too by now: say so here")
-
-
-def check_a_final_free_of_more_than_the_job_holds_is_refused_and_changes_nothing():
-    R, _ = vectors("rfc49-cluster-a")
-    ours = TreepoolPool(R)
-    mine = placed(ours, 1, "node=3/slot=1/core=2").to_dict()
-    more = placed(ours.copy(), 2, "node=4/slot=1/core=2")
-    before = taken(ours)
-    try:
-        ours.free(1, more, final=True)
-    except ValueError:
-        assert taken(ours) == before == content(mine)
-    else:
-        raise AssertionError("freed")
 
 
 if __name__ == "__main__":

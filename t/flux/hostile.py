@@ -2,19 +2,18 @@
 
 import errno
 import json
-from unittest.mock import Mock, patch
+from unittest.mock import Mock
 
 import checks
 from asking import few_answered
-from sharing import case
 
 import TreePool  # noqa: F401 (makes treepool importable)
-from treepool.flux import answers, digests, hello, windows
+from treepool.flux import digests, hello
 from treepool.flux.answers import Answers
 from treepool.flux.discover import FEW, RETRIES
 from treepool.flux.hardware import TOPO_GET
 from treepool.flux.heldback import HeldBack
-from treepool.flux.questions import _LONGEST, Asker
+from treepool.flux.questions import Asker
 from treepool.placement.pool import Pool
 from treepool.rfc.rset import ResourceSet
 
@@ -71,17 +70,6 @@ def check_an_answer_of_a_broker_that_is_no_text_is_no_topology():
     assert list(made._failed) == [*range(FEW + 1)]
 
 
-def check_a_question_that_is_too_long_is_not_read_and_not_kept():
-    made = case()
-    for length in (_LONGEST, 8 * _LONGEST):
-        made.ask(7, payload=json.dumps("y" * length))
-    for question in made.questions._open:
-        assert not question.msg.payload_str
-        assert question.work.gi_frame.f_locals["text"] is None
-    made.until(0.1)
-    assert made.told == 2 * [(7, errno.EMSGSIZE)]
-
-
 def check_a_text_of_a_user_in_the_events_of_his_job_does_not_hide_its_end():
     events = [
         {"name": "resource-update", "context": {"expiration": 50.0}},
@@ -116,21 +104,6 @@ def check_while_it_is_not_known_what_is_allocated_nothing_is_freed_and_others_st
         assert pool.has_job(7)
         assert made.known
         assert ("not known" in str(log.error.call_args)) == (R_lite != [good])
-
-
-def check_guests_ask_nothing_for_which_they_have_no_share_of_the_time():
-    topics = {}
-    for room in (answers, windows):
-        with patch.object(room, "request_watcher") as asked:
-            if room is answers:
-                Answers(Mock(), Mock(), Mock())
-            else:
-                queue = Mock(**{"pool.ranks": 1})
-                configuration = Mock(windows=(), **{"options.spares": 0})
-                windows.Windows(*3 * [Mock()], queue, configuration, (), Mock(), Mock())
-        topics[room] = {c.args[1]: c.kwargs.get("guests", True) for c in asked.call_args_list}
-    assert topics[answers]["sched-treepool.window-list"]
-    assert topics[windows] and not any(topics[windows].values())
 
 
 if __name__ == "__main__":

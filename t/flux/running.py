@@ -137,25 +137,6 @@ def check_work_that_fails_is_told_and_begun_anew_a_second_later_while_others_go_
     assert "pass (running.py:" in turns.reactor.log.call_args.args[1]
 
 
-def check_the_runner_tells_when_nothing_is_due():
-    turns = Turns()
-    turns.begin("inbox", count=5)
-    turns.until(1.0)
-    assert [who for who, _ in turns.steps] == ["inbox"] * 5 + ["idle"]
-
-
-def check_after_its_end_nobody_has_a_turn():
-    turns = Turns()
-    task = turns.begin("inbox")
-    turns.until(0.01)
-    turns.runner.stop()
-    before = turns.count("inbox")
-    with patch.object(time, "monotonic", lambda: turns.reactor.now):
-        task.wake()
-    turns.until(1.0)
-    assert turns.count("inbox") == before > 0
-
-
 def check_what_is_put_into_the_inbox_is_done_once_and_in_order():
     reactor, done, changed = Alone(), [], Mock()
     inbox = Inbox(reactor, Runner(reactor, Mock()), changed)

@@ -102,22 +102,6 @@ def check_a_question_that_is_one_too_many_is_refused_later_and_keeps_no_payload(
     assert made.told == [(7, errno.EAGAIN)]
 
 
-def check_a_question_too_many_that_wants_no_answer_is_forgotten():
-    made = case()
-    for _ in range(_MOST_OF_ONE):
-        made.ask(7, steps=10**6, seconds=0.004)
-    made.ask(7, quiet=True)
-    assert not made.questions._refused
-
-
-def check_the_owner_is_not_limited():
-    made = case()
-    for _ in range(10 * _MOST_OF_ONE):
-        made.ask(0, OWNER, seconds=0.1)
-    made.until(4 * 0.1 * 10 * _MOST_OF_ONE + 1)
-    assert made.answered(0) == 10 * _MOST_OF_ONE
-
-
 def check_what_is_malformed_is_refused_in_its_turn_and_counts():
     made = case()
     made.ask(7, payload="[]")

@@ -15,15 +15,13 @@ from loaded import BOTH, Loaded, asked_later
 from manager import SUCCESS
 
 from treepool.errors import InvalidOption
-from treepool.flux import outlook
 from treepool.flux.config import Configuration
-from treepool.flux.garbage import Garbage, let_go
+from treepool.flux.garbage import let_go
 from treepool.flux.heldback import HeldBack
 from treepool.flux.hello import held_of
 from treepool.flux.protocol import PRIVATE, Protocol
 from treepool.flux.runner import Precedence
 from treepool.flux.sched import TreepoolScheduler
-from treepool.flux.submissions import Submission, Submissions
 from treepool.placement.held import add_held, held_in
 from treepool.placement.plan import profile
 from treepool.placement.pool import Pool
@@ -161,34 +159,6 @@ def check_a_job_that_is_judged_again_is_told_that_what_it_was_told_is_void():
         assert here.told(job)[:2] == [{"reason_pending": DOWN.format(0)}, {"reason_pending": None}]
 
 
-def check_jobs_are_taken_out_of_the_queue_one_by_one():
-    here, _ = two_waiting()
-    here.scheduler._submissions.judge_again()
-    left = []
-    while here.scheduler._submissions.is_behind:
-        here.scheduler._submissions.apply()
-        left.append(sorted(here.queue.jobs))
-    assert left == [[2], [], []]
-    here.rest()
-    assert sorted(here.queue.jobs) == [1, 2]
-
-
-def check_a_job_on_its_way_is_not_forgotten_if_all_that_came_after_it_are_cancelled():
-    for again in (False, True):
-        here, jobs = two_waiting()
-        submissions = here.scheduler._submissions
-        submissions.judge_again()
-        while 1 in here.queue.jobs:
-            submissions.apply()
-        if again:
-            submissions.judge_again()
-        here.manager.cancel(jobs[1])
-        here.rest()
-        here.scheduler.start_schedule()
-        here.rest()
-        assert list(here.queue.jobs) == [1]
-
-
 def check_a_job_that_is_cancelled_before_its_turn_is_not_judged_again():
     here, jobs = two_waiting()
     here.configure(locality="required")
@@ -205,33 +175,6 @@ def check_a_job_whose_attributes_are_no_table_is_denied():
         job = here.submit(attributes=bad)
         here.rest()
         assert job.answer == 2 and not here.queue.jobs
-
-
-def check_a_new_priority_is_forgotten_with_the_request_that_it_was_for():
-    here, jobs = two_waiting()
-    here.manager.cancel(jobs[0])
-    here.send("sched.prioritize", {"jobs": [[1, 20]]})
-    here.rest()
-    here.submit(jobid=1)
-    here.rest()
-    assert here.queue.jobs[1].priority == 16
-
-
-def check_a_priority_that_changes_while_a_job_is_deferred_is_kept():
-    topology, inbox, numbers = Mock(starts=True, unknown=0b1), Mock(), Mock(refused=0)
-    queue = Mock(jobs={}, add=lambda job: None)
-    conf = Mock(**{"queues.lineage.return_value": ("",)})
-    held = Submissions(queue, topology, Mock(), conf, inbox, Mock(), numbers)
-    held.take(Submission(Mock(), 7, 16, 0, 0.0, {}))
-    held.prioritize([(7, 31)])
-    topology.starts, topology.unknown = False, 0
-    held.release()
-    (judge_next,) = inbox.put.call_args.args
-    assert held.is_deferred(7)
-    while judge_next():
-        pass
-    assert not held.is_deferred(7) and not numbers.refused
-    assert queue.waiting.call_args.args[:2] == (7, 31)
 
 
 # -- what comes before what
@@ -283,19 +226,6 @@ def check_a_change_of_windows_that_comes_during_the_unload_is_refused():
     assert [number for number, _ in msg.errors] == [errno.ENOSYS]
 
 
-def check_a_full_collection_comes_when_nothing_is_to_do_and_at_most_every_ten_minutes():
-    now = [1000.0]
-    with (
-        patch("treepool.flux.garbage.time.monotonic", lambda: now[0]),
-        patch("treepool.flux.garbage.gc") as gc,
-    ):
-        garbage, counts = Garbage(), []
-        for now[0] in (1000.0, 1599.0, 1601.0, 1602.0, 2202.0):
-            garbage.idle()
-            counts.append(gc.collect.call_count)
-    assert counts == [0, 0, 1, 1, 2]
-
-
 def check_a_future_that_is_let_go_is_free_without_a_garbage_collection():
     handle = flux.Flux("loop://")
     gone = []
@@ -319,33 +249,6 @@ def check_a_future_that_is_let_go_is_free_without_a_garbage_collection():
         handle.reactor_run()
         gone.append(ref() is None)
     assert gone == [False, True]  # the first one is why there is let_go
-
-
-def check_what_is_allocated_is_read_in_steps():
-    nodes, inbox = 2000, []
-    whole = [{"rank": f"0-{nodes - 1}", "children": {"core": "0-95"}}]
-    execution = {"R_lite": whole, "nodelist": [f"n[0-{nodes - 1}]"]}
-    pool = Pool({"version": 1, "execution": execution})
-    allocated = [
-        {"rank": str(rank), "children": {"core": f"{rank % 40}-{40 + rank % 50}"}}
-        for rank in range(nodes)
-    ]
-    future = Mock(get=lambda: {"allocated": {"execution": {"R_lite": allocated}}})
-    future.then = lambda callback, *_, **__: callback(future)
-    held = HeldBack(Mock(rpc=lambda *_: future), Mock(), pool, Mock(put=inbox.append), Mock())
-    for rank in range(1, nodes):
-        has = held_of({"R_lite": [allocated[rank]]})
-        pool.register_alloc(rank, has)
-        held.add(rank, has)
-    held.ask()
-    (act,) = inbox
-    more = True
-    while more:
-        assert not held.known
-        with Lines(most=20 * nodes):
-            more = act()
-    assert held.known
-    assert pool.held_back == ((1, (1 << 41) - 1, 0),)
 
 
 def check_what_is_held_back_is_taken_and_given_back_in_steps():
@@ -440,18 +343,6 @@ def check_jobs_without_a_reservation_have_estimates_until_these_are_unknown():
     here.wait(5)
     last = [estimates(here, job)[-1] for job in (*jobs[1:], more)]
     assert last == [end + 7, end + 67, end + 127]
-
-
-def check_an_estimate_goes_when_too_many_jobs_come_ahead():
-    with patch.object(outlook, "MOST_AHEAD", 2):
-        here, jobs = one_runs(policy="fifo")
-        assert estimates(here, jobs[2])[-1] is not None
-        ahead = [here.submit() for _ in range(3)]
-        here.rest()
-        here.manager.prioritize([[job.jobid, 20] for job in ahead])
-        here.wait(5)
-        assert estimates(here, jobs[2])[-1] is None
-        assert estimates(here, ahead[0])[-1] is not None
 
 
 def check_a_reason_with_a_time_changes_with_the_estimate():

@@ -1,22 +1,27 @@
-"""What happens to jobs that wait when something about them changes."""
+"""Who starts when, as Flux tells it: urgency, holds, limits that change, queues that stop.
+
+The rules of policies are tested in t/placement, and the module beside a job manager in ``driven``.
+"""
 
 import json
+import re
 import time
 
 import pytest
 
+from broker import REPOSITORY, Instance
+
 HOUR = 3600
 
 
-@pytest.fixture(params=["fifo", "easy", "conservative"])
-def waiting(small, request):
-    """An instance in which a job has one of two nodes, and the next job needs both."""
-    small.load("sched-treepool", f"policy={request.param}")
-    small.policy = request.param
+@pytest.fixture
+def waiting(small):
+    """An instance under easy in which a job has one of two nodes, and the next job needs both."""
+    small.load("sched-treepool", "policy=easy")
     small.first = small.submit("-t1h", "-N1", "-n1", "--exclusive", "--requires=rank:0")
     small.wait(small.first, "alloc")
     small.head = small.submit("-t1h", "-N2", "-n2", "--exclusive")
-    small.settle()
+    assert small.soon(lambda: estimate(small, small.head) == 1)
     yield small
     small.run("queue", "start", "--all")
     small.cancel_all()
@@ -28,77 +33,102 @@ def estimate(instance, job):
     return round((float(said) - time.time()) / HOUR) if said else None
 
 
-def test_the_next_job_has_what_was_kept_for_one_that_is_cancelled(waiting):
-    job = waiting.submit("-t10h", "-n1")
-    waiting.settle()
-    assert waiting.state(job) == "S"
-    waiting.flux("cancel", waiting.head)
-    assert waiting.placed(job) == [("1", "0", "")]
-    assert estimate(waiting, job) is None
-
-
-def test_one_that_is_overtaken_has_a_later_estimate(waiting):
-    assert estimate(waiting, waiting.head) == 1
+def test_one_that_is_overtaken_or_held_has_another_estimate_or_none(waiting):
     other = waiting.submit("-t2h", "-N2", "-n2", "--exclusive", "--urgency=31")
     assert waiting.soon(lambda: estimate(waiting, other) == 1)
     assert waiting.soon(lambda: estimate(waiting, waiting.head) == 3)
-    waiting.flux("cancel", other)
+    waiting.flux("job", "urgency", other, "hold")
     assert waiting.soon(lambda: estimate(waiting, waiting.head) == 1)
-
-
-def test_one_that_is_held_holds_nobody_and_loses_its_estimate(waiting):
-    waiting.flux("job", "urgency", waiting.head, "hold")
-    job = waiting.submit("-t10h", "-n1")
-    assert waiting.placed(job) == [("1", "0", "")]
-    assert estimate(waiting, waiting.head) is None
-    waiting.flux("cancel", waiting.first)
-    waiting.flux("cancel", job)
-    waiting.flux("job", "urgency", waiting.head, "16")
-    assert waiting.placed(waiting.head) == [("0-1", "0-7", "0-1")]
-
-
-def test_a_time_limit_made_shorter_counts(waiting):
-    job = waiting.submit("-t10h", "-n1")
-    waiting.settle()
-    assert waiting.state(job) == "S"
-    waiting.flux("update", job, "duration=10m")
-    waiting.settle()
-    assert waiting.state(job) == ("S" if waiting.policy == "fifo" else "R")
-
-
-def test_a_running_job_that_gets_a_minute_ends_a_minute_later(waiting):
-    had = waiting.R(waiting.first)["execution"]
-    assert had["expiration"] == had["starttime"] + HOUR
-    waiting.flux("update", waiting.first, "duration=+1m")
-    changes = waiting.flux("job", "eventlog", "--format=json", waiting.first).splitlines()
-    [change] = [json.loads(line) for line in changes if "resource-update" in line]
-    assert change["context"]["expiration"] == had["expiration"] + 60
-
-
-def test_a_queue_that_is_stopped_and_started_again_goes_on(waiting):
-    waiting.flux("queue", "stop", "--all")
-    waiting.flux("cancel", waiting.first)
-    waiting.wait(waiting.first, "clean")
-    assert waiting.soon(lambda: waiting.stats()["pending_jobs"] == 0)
-    waiting.settle()
-    assert waiting.state(waiting.head) == "S"
-    waiting.flux("queue", "start", "--all")
-    assert waiting.placed(waiting.head) == [("0-1", "0-7", "0-1")]
-
-
-def test_a_running_job_that_never_ends_any_more_takes_the_estimate_away(waiting):
-    waiting.flux("update", waiting.first, "duration=0")
-    assert waiting.soon(lambda: estimate(waiting, waiting.head) is None)
+    assert estimate(waiting, other) is None
     waiting.flux("cancel", waiting.first)
     waiting.wait(waiting.head, "alloc")
+    assert waiting.annotation(waiting.head, "t_estimate") == ""
+    waiting.flux("job", "urgency", other, "16")
+    waiting.flux("cancel", waiting.head)
+    assert waiting.placed(other) == [("0-1", "0-7", "0-1")]
 
 
-def test_many_jobs_cancelled_while_they_start_leave_nothing_behind(waiting):
-    waiting.flux("cancel", waiting.first, waiting.head)
-    simulated = "--setattr=system.exec.test.run_duration=1h"
-    waiting.flux("submit", simulated, "--cc=1-60", "-t1h", "-n1", "-c2", "true")
-    waiting.cancel_all()
-    assert waiting.soon(lambda: waiting.resources("allocated") == (0, 0, 0))
-    stats = waiting.stats()
-    assert (stats["running_jobs"], stats["pending_jobs"]) == (0, 0)
-    assert waiting.resources("free") == (2, 16, 4)
+def test_limits_that_change_count_and_each_job_is_told_how_it_was_selected(waiting):
+    job = waiting.submit("-t10h", "-n1")
+    assert waiting.waits(job)
+    waiting.flux("update", job, "duration=10m")
+    waiting.wait(job, "alloc")
+    assert waiting.annotation(job, "backfill") == waiting.head
+    had = waiting.R(waiting.first)["execution"]
+    waiting.flux("update", waiting.first, "duration=+1h")
+    changes = waiting.flux("job", "eventlog", "--format=json", waiting.first).splitlines()
+    (change,) = [json.loads(line) for line in changes if "resource-update" in line]
+    assert change["context"]["expiration"] == had["expiration"] + HOUR
+    assert waiting.soon(lambda: estimate(waiting, waiting.head) == 2)
+    waiting.load("sched-treepool", "policy=easy")  # which reads it from the events
+    told = json.loads(waiting.flux("treepool", "explain", waiting.first, "--json"))
+    assert told["answer"]["expiration"] == pytest.approx(had["expiration"] + HOUR)
+    waiting.flux("update", waiting.first, "duration=0")
+    assert waiting.soon(lambda: estimate(waiting, waiting.head) is None)
+    waiting.flux("cancel", waiting.first, job)
+    waiting.wait(waiting.head, "alloc")
+    for one, how in ((job, "backfilled"), (waiting.head, "reserved"), (waiting.first, "immediate")):
+        told = waiting.wait(one, "alloc")["annotations"]["sched"]["selection_type"]
+        assert told == waiting.annotation(one, "selection_type") == how
+
+
+def test_a_queue_that_is_stopped_starts_no_job_and_goes_on_once_it_is_started(waiting):
+    behind = waiting.submit("--cc=1-40", "-t10h", "-n1").split()
+    waiting.wait(behind[-1], "priority")
+    for _ in range(3):
+        waiting.flux("queue", "stop", "--all", "--quiet")
+        assert waiting.soon(lambda: waiting.stats()["pending_jobs"] == 0)
+        assert waiting.flux("jobs", "-no", "{id}", "--filter=running") == waiting.first
+        waiting.flux("queue", "start", "--all", "--quiet")
+    waiting.flux("cancel", waiting.head)
+    waiting.wait(behind[0], "alloc")
+
+
+def test_the_command_of_the_guide_prints_the_day_of_an_expected_start(small, idle):
+    small.load("sched-treepool")
+    small.wait(small.submit("-t30h", "-N2", "-n2", "--exclusive"), "alloc")
+    head = small.submit("-N2", "-n2", "--exclusive")
+    day = time.strftime("%b%d", time.localtime(time.time() + 30 * HOUR))
+    text = (REPOSITORY / "doc" / "user.md").read_text()
+    (shown,) = re.findall("flux jobs -f pending -o '(.*t_estimate.*)'", text)
+    assert small.soon(lambda: f" {day} " in small.flux("jobs", "-no", shown, head))
+
+
+def test_a_start_after_all_calendars_is_no_estimate_and_flux_jobs_can_list_the_job(small, idle):
+    small.load("sched-treepool", "policy=easy")
+    small.wait(small.submit("-t10000000d", "-N1", "-n1", "--exclusive"), "alloc")
+    head = small.submit("-N2", "-n2", "--exclusive")
+    shown = "{annotations.sched.t_estimate!d:%H:%M}|{annotations.sched.reason_pending}"
+    said = "|1 of 2 nodes free now, the rest is held by jobs without a time limit"
+    assert small.soon(lambda: small.flux("jobs", "-no", shown, head) == said)
+
+
+FEASIBILITY = """
+import flux, json, sys
+try:
+    flux.Flux().rpc("feasibility.check", {"jobspec": json.load(sys.stdin)}).get()
+except OSError as e:
+    print(e.strerror)
+"""
+
+
+def test_a_job_that_can_never_run_is_refused_also_at_the_prompt_where_the_site_says_so():
+    plugins = 'ingest.validator.plugins=["jobspec","feasibility"]'
+    with Instance(2, 8, 2, conf=[plugins]) as instance:
+        instance.load("sched-treepool")
+        instance.wait(instance.submit("-N2", "-n2", "--exclusive"), "alloc")
+        done = instance.run("submit", "-n1", "-c97", "true")
+        why = "no node has 97 cores: the largest has 8"
+        assert (done.returncode, done.stdout, why in done.stderr) == (1, "", True)
+        assert len(instance.flux("jobs", "-ano", "{id}").split()) == 1, "there is no job"
+        jobspec = instance.flux("submit", "--dry-run", "-n1", "-c97", "true")
+        assert instance.flux("python", "-c", FEASIBILITY, stdin=jobspec) == why
+        waits = instance.submit("-n1", "-c8")
+        assert instance.waits(waits), "as before"
+        checked = instance.run("treepool", "flux-env", "--check").stdout.splitlines()
+        assert "feasibility check  on in this instance" in checked
+        instance.flux("config", "load", stdin="{}")
+        for words in (["-n1", "-c97"], ["--resources-shape=slot/chassis/core"]):
+            job = instance.submit(*words)
+            assert instance.wait(job, "exception")["type"] == "alloc"
+        assert instance.state(waits) == "S"

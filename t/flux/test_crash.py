@@ -97,7 +97,7 @@ def crashed(tmp_path):
         instance.close()
 
 
-@pytest.mark.parametrize("cores", [["0"], ["0", "0"], ["0-3", "2-5", "9"]])
+@pytest.mark.parametrize("cores", [["0", "0"], ["0-3", "2-5", "9"]])
 def test_a_job_that_has_an_R_already_is_denied_and_all_others_run(crashed, cores):
     instance, bad = crashed(cores, 40)
     instance.flux("queue", "start", "--quiet")
@@ -108,47 +108,18 @@ def test_a_job_that_has_an_R_already_is_denied_and_all_others_run(crashed, cores
     assert instance.soon(lambda: instance.resources("free") == (1, 8, 0))
 
 
-def test_two_Rs_of_the_same_cores_keep_no_other_job_from_starting(crashed):
-    instance, bad = crashed(["0", "0"], 0)
-    for job in bad:
-        instance.flux("job", "urgency", job, "hold")  # the scheduler does not get to see them
-    instance.flux("queue", "start", "--quiet")
-    instance.wait(instance.submit("-n1", "-c8"), "alloc")
-
-
-def test_what_the_job_manager_cannot_add_up_is_held_back_of_each_job_alone(crashed):
-    instance, bad = crashed(["0", "0"], 0)
-    for job in bad:
-        instance.flux("job", "urgency", job, "hold")
-    instance.flux("queue", "start", "--quiet")
-    running = instance.submit("-n1", "-c5")
-    instance.wait(running, "alloc")
-    key = f"{instance.flux('job', 'id', '--to=kvs', running)}.R"
-    instance.flux("kvs", "unlink", key)
-    instance.load("sched-treepool")
-    instance.wait(instance.submit("-n1", "-c3"), "alloc")
-    waiting = instance.submit("-n1", "-c1")
-    instance.settle()
-    assert instance.state(waiting) == "S"
-    assert instance.state(running) == "R"
-    instance.flux("cancel", running)
-    instance.wait(waiting, "alloc", timeout=40)
-
-
 def test_a_scheduler_that_the_job_manager_has_given_up_starts_nothing_and_says_so():
     with Instance(1, 8, 0) as instance:
         instance.load("sched-treepool")
         instance.flux("resource", "drain", "0")
         submit_many(instance, 60)
         last = instance.submit("-n1")
-        instance.settle()
+        assert instance.waits(last)
         instance.flux("python", "-c", INTRUDER)
         instance.flux("resource", "undrain", "0")
         assert instance.soon(lambda: "has given this scheduler up" in instance.log())
         jobs, _ = with_R(instance)
         assert 0 < jobs < 30, "it stopped soon"
-        instance.settle()
-        assert with_R(instance)[0] == jobs
         said = instance.run("treepool", "explain", last).stdout
         assert "the job manager has given the scheduler up" in said
         assert "flux module reload sched-treepool" in said
@@ -188,33 +159,18 @@ def planted(small, idle, tmp_path):
 
 
 FOLLOW = "import treepool.placement.plan.queue as q; q.Queue.follow = lambda self: {}['planted']"
-ADD = "import treepool.flux.heldback as h; h.HeldBack.add = lambda *_: {}['planted']"
 ASK = "import treepool.flux.heldback as h; h.HeldBack.ask = lambda *_: {}['planted']"
-PARSE = (
-    "import treepool.placement.pool as p; "
-    "p.Pool.parse_resource_request = lambda self, spec: spec['planted']"
-)
 RENAMED = (
     "S = flux.scheduler.Scheduler; S._acquire = S._acquire_resources; del S._acquire_resources"
 )
 
 
-@pytest.mark.parametrize("line", [FOLLOW, ADD, ASK], ids=["follow", "add", "ask"])
+@pytest.mark.parametrize("line", [FOLLOW, ASK], ids=["follow", "ask"])
 def test_an_error_of_treepool_at_its_load_ends_the_module_alone(planted, line):
     instance = planted(line)
     assert instance.soon(lambda: "sched-treepool" not in instance.flux("module", "list"))
     assert "jobs run on" in instance.log() and "KeyError: 'planted'" in instance.log()
     assert "scheduler-restart" not in instance.flux("job", "eventlog", instance.first)
-
-
-def test_an_error_of_treepool_at_a_job_is_logged_with_its_place_and_counted(planted):
-    instance = planted(PARSE)
-    job = instance.submit("-n1")
-    note = instance.wait(job, "exception")["note"]
-    assert note == "the scheduler failed on this job: KeyError: 'planted'"
-    assert f"{job} (<string>:" in instance.log() or f"{job} (planted.py:" in instance.log()
-    stats = json.loads(instance.flux("module", "stats", "sched-treepool"))
-    assert stats["jobs"]["failed"] == 1
 
 
 def test_a_flux_that_lacks_a_private_name_is_told_by_that_name(planted):

@@ -43,73 +43,9 @@ def known(instance):
     return instance.soon(answered)
 
 
-@pytest.fixture(scope="module")
-def instance(tmp_path_factory):
-    path = tmp_path_factory.mktemp("hwloc") / "node.xml"
-    path.write_text(NODE.xml())
-    with brokers(path) as instance:
-        instance.load(MODULE)
-        yield instance
-
-
-def test_the_localities_are_those_of_the_hardware(instance):
-    stats = known(instance)
-    assert instance.soon(lambda: instance.stats()["localities"]) == ["numa", "socket"]
-    assert stats["hwloc"]["nodes"] == 4
-    assert "topology: numa, socket (hwloc of 4 nodes)" in instance.log()
-
-
-def test_xml_of_nodes_that_are_alike_is_read_once(instance):
-    assert known(instance)["hwloc"]["parsed"] == 1
-
-
-def test_a_gpu_comes_with_cores_of_its_own_domain(instance):
-    known(instance)
-    assert instance.placed(instance.submit("-n1", "-c2", "-g1")) == [("0", "0-1", "1")]
-    assert instance.placed(instance.submit("-n1", "-c2", "-g1")) == [("0", "12-13", "0")]
-    instance.cancel_all()
-
-
-def test_the_R_of_a_job_has_the_key(instance):
-    known(instance)
-    R = instance.R(instance.shape("slot=1/numa{x}"))
-    (entry,) = R["scheduling"]["children"]
-    assert entry["ranks"] == "0"
-    assert entry["topo"]["socket"][1]["numa"][1] == {"cores": "12-15", "gpus": "0", "memory": 16}
-    instance.cancel_all()
-
-
-def test_a_reload_loses_nothing(instance):
-    known(instance)
-    before = instance.placed(instance.shape("slot=6/[core=2;gpu=1]"))
-    instance.load(MODULE)
-    known(instance)
-    after = instance.placed(instance.shape("slot=2/[core=2;gpu=1]"))
-    assert instance.resources("allocated") == (4, 16, 8)
-    assert not {tuple(x) for x in before} & {tuple(x) for x in after}
-    instance.cancel_all()
-    assert instance.resources("allocated") == (0, 0, 0)
-
-
-def test_off_keeps_to_the_key_in_R(instance):
-    instance.load(MODULE, "discover=off")
-    assert instance.stats()["localities"] == []
-    job = instance.shape("slot=1/numa{x}")
-    assert "unknown resource type 'numa'" in instance.wait(job, "exception")["note"]
-    instance.load(MODULE)
-
-
-def test_encode_reads_the_running_instance(instance):
-    result = instance.run("treepool", "encode", "--instance", "--levels", "socket")
-    assert result.returncode == 0, result.stderr
-    (entry,) = json.loads(result.stdout)["scheduling"]["children"]
-    assert entry["ranks"] == "0-3"
-    assert len(entry["topo"]["socket"]) == 2
-    local = instance.run("treepool", "encode", "--local", "--dry-run")
-    assert "cores 12-15  gpus 0" in local.stdout
-
-
-def test_brokers_that_come_up_later_are_asked_then(tmp_path):
+def test_an_instance_without_a_key_has_the_topology_of_its_hardware_also_where_brokers_are_late(
+    tmp_path,
+):
     path = tmp_path / "node.xml"
     path.write_text(NODE.xml())
     conf = ["modules.alternatives.sched=sched-treepool"]
@@ -119,6 +55,25 @@ def test_brokers_that_come_up_later_are_asked_then(tmp_path):
         job = instance.shape("slot=4/node/numa{x}")
         assert instance.placed(job) == [("0-3", "4-7", "")]
         assert instance.soon(lambda: instance.stats()["hwloc"]["nodes"] == 4)
+        assert instance.stats()["hwloc"]["parsed"] == 1, "nodes are alike"
+        assert instance.soon(lambda: instance.stats()["localities"]) == ["numa", "socket"]
+        assert "topology: numa, socket (hwloc of 4 nodes)" in instance.log()
+        assert instance.placed(instance.submit("-n1", "-c2", "-g1")) == [("0", "0-1", "1")]
+        last = instance.submit("-n1", "-c2", "-g1")
+        assert instance.placed(last) == [("0", "12-13", "0")], "beside its GPU"
+        (entry,) = instance.R(last)["scheduling"]["children"]
+        domain = {"cores": "12-15", "gpus": "0", "memory": 16}
+        assert (entry["ranks"], entry["topo"]["socket"][1]["numa"][1]) == ("0", domain)
+        instance.load(MODULE)
+        known(instance)
+        assert instance.resources("allocated") == (4, 20, 2)
+        encoded = instance.flux("treepool", "encode", "--instance", "--levels", "socket")
+        (entry,) = json.loads(encoded)["scheduling"]["children"]
+        assert (entry["ranks"], len(entry["topo"]["socket"])) == ("0-3", 2)
+        instance.load(MODULE, "discover=off")
+        unknown = instance.wait(instance.shape("slot=1/numa{x}"), "exception")["note"]
+        assert "unknown resource type 'numa'" in unknown
+        instance.cancel_all()
 
 
 @pytest.fixture
@@ -137,8 +92,8 @@ def two(tmp_path):
 
 def load_faulty(instance, *words):
     """Load the faulty scheduler."""
-    instance.load(FAULTY, *words)
-    instance.scheduler = FAULTY.stem
+    instance.load(f"--name={MODULE}", FAULTY, *words)
+    instance.scheduler = MODULE
 
 
 def answers(instance):
@@ -146,68 +101,7 @@ def answers(instance):
     return instance.soon(lambda: instance.stats()["hwloc"]["nodes"] == 2)
 
 
-@pytest.mark.parametrize(
-    "demand", ["same_numa=require", "topology_policy=single-numa-node", "level=numa"]
-)
-def test_a_demand_outlives_a_reload(two, demand):
-    # Found while nodes were flat, the demand of one NUMA domain would be met by any cores.
-    two.load(MODULE)
-    known(two)
-    holders = [two.shape("slot=1/numa=4/[core=2]", "--requires=rank:0")]
-    holders.append(two.submit("-N1", "-n1", "--exclusive"))
-    for job in holders:
-        two.wait(job, "alloc")
-    job = two.submit(f"--setattr=system.treepool.{demand}", "-n1", "-c4")
-    two.settle()
-    assert two.state(job) == "S"
-    for _ in range(2):
-        two.load(MODULE)
-        known(two)
-        two.settle()
-        assert two.state(job) == "S"
-    two.flux("cancel", holders[0])
-    assert two.placed(job)[0][1] in ("0-3", "4-7", "8-11", "12-15")
-
-
-def test_every_job_is_held_while_a_broker_has_not_answered(two):
-    two.silence()
-    load_faulty(two, "timeout=60")
-    assert two.soon(lambda: two.stats()["hwloc"]["nodes"] == 1)
-    plain = two.submit("-n1", "--urgency=10")
-    unknown = two.shape("slot=1/l3{x}")
-    demands = two.submit("--setattr=system.treepool.same_numa=require", "-n1", "-c4")
-    cancelled = two.submit("-n1")
-    whole = two.submit("-N2", "-n2", "--exclusive")
-    two.settle()
-    stats = two.stats()
-    assert (stats["hwloc"]["waiting"], stats["pending_jobs"]) == (1, 5)
-    assert [two.state(job) for job in (plain, unknown, demands, cancelled, whole)] == ["S"] * 5
-    two.flux("cancel", cancelled)
-    two.wait(cancelled, "clean")
-    two.flux("job", "urgency", whole, "31")
-    two.settle()  # the job manager tells the scheduler a moment later
-    two.wake()
-    assert answers(two)
-    assert two.placed(whole) == [("0-1", "0-15", "0-1")]
-    assert "unknown resource type 'l3'" in two.wait(unknown, "exception")["note"]
-    two.flux("cancel", whole)
-    assert two.placed(demands)[0][1] == "4-7"
-    two.wait(plain, "alloc")
-
-
-def test_what_a_shape_would_get_is_not_told_while_a_broker_has_not_answered(two):
-    two.silence()
-    two.load(MODULE)
-    assert two.soon(lambda: two.stats()["hwloc"]["nodes"] == 1)
-    for shape in ("slot=1/numa{x}", "node=2{x}/slot/core"):
-        done = two.run("treepool", "explain", "--instance", shape)
-        said = f"{shape}: waits: the topology of some nodes is not known yet\n"
-        assert (done.returncode, done.stdout, done.stderr) == (1, said, "")
-    two.wake()
-    assert answers(two)
-    assert "would start now" in two.flux("treepool", "explain", "--instance", "slot=1/numa{x}")
-
-
+#: Asks whether a job can run; prints None, or why not.
 CHECK = """
 import flux, json, sys
 try:
@@ -217,16 +111,53 @@ except OSError as e:
 """
 
 
-def test_any_job_might_run_on_a_broker_that_has_not_answered(two):
+def test_jobs_and_questions_wait_while_a_broker_has_not_answered(two):
     two.silence()
-    two.load(MODULE)
-    words = ("submit", "--dry-run", "--setattr=system.treepool.same_numa=require", "-n1", "-c5")
-    jobspec = two.flux(*words, "true")
-    assert two.flux("python", "-c", CHECK, stdin=jobspec) == "None"
+    load_faulty(two, "timeout=600")  # however busy this machine is
+    assert two.soon(lambda: two.stats()["hwloc"]["nodes"] == 1)
+    demand = "--setattr=system.treepool.same_numa=require"
+    plain = two.submit("-n1", "--urgency=10")
+    unknown = two.shape("slot=1/l3{x}")
+    demands = two.submit(demand, "-n1", "-c4")
+    cancelled = two.submit("-n1")
+    whole = two.submit("-N2", "-n2", "--exclusive")
+    assert two.waits(plain, unknown, demands, cancelled, whole)
+    assert two.stats()["hwloc"]["waiting"] == 1
+    done = two.run("treepool", "explain", "--instance", "slot=1/numa{x}")
+    said = "slot=1/numa{x}: waits: the topology of some nodes is not known yet\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, said, "")
+    jobspec = two.flux("submit", "--dry-run", demand, "-n1", "-c5", "true")
+    assert two.flux("python", "-c", CHECK, stdin=jobspec) == "None", "it might run there"
+    two.flux("cancel", cancelled)
+    two.wait(cancelled, "clean")
+    two.urgency(whole, 31)
+    assert two.soon(lambda: two.stats()["pending_jobs"] == 4)
     two.wake()
     assert answers(two)
+    assert two.placed(whole) == [("0-1", "0-15", "0-1")]
+    assert "unknown resource type 'l3'" in two.wait(unknown, "exception")["note"]
     said = two.flux("python", "-c", CHECK, stdin=jobspec)
     assert said == "no numa domain has 5 cores: the largest has 4"
+    two.flux("cancel", whole)
+    assert two.placed(demands)[0][1] == "4-7"
+    two.wait(plain, "alloc")
+
+
+def test_a_demand_outlives_a_reload(two):
+    # Found while nodes were flat, the demand of one NUMA domain would be met by any cores.
+    two.load(MODULE)
+    known(two)
+    holders = [two.shape("slot=1/numa=4/[core=2]", "--requires=rank:0")]
+    holders.append(two.submit("-N1", "-n1", "--exclusive"))
+    for job in holders:
+        two.wait(job, "alloc")
+    job = two.submit("--setattr=system.treepool.level=numa", "-n1", "-c4")
+    assert two.waits(job)
+    two.load(MODULE)
+    known(two)
+    assert two.waits(job)
+    two.flux("cancel", holders[0])
+    assert two.placed(job)[0][1] in ("0-3", "4-7", "8-11", "12-15")
 
 
 def test_a_silent_broker_is_flat_after_a_while_and_its_late_answer_counts(two):
@@ -250,36 +181,8 @@ def test_a_silent_broker_is_flat_after_a_while_and_its_late_answer_counts(two):
     assert two.log().count(warned) == 1
 
 
-def test_that_nodes_are_flat_is_said_once_however_many_answers_come(tmp_path):
-    path = tmp_path / "node.xml"
-    path.write_text(Made(packages=1, numas=1, l3=False).xml())
-    with brokers(path, size=2) as instance:
-        pid = int(instance.flux("exec", "-r1", "flux", "getattr", "broker.pid"))
-        instance.flux("module", "remove", "sched-simple")
-        os.kill(pid, signal.SIGSTOP)
-        load_faulty(instance, "timeout=2", "retries=4,4")
-        assert instance.soon(lambda: "rank 1 is flat" in instance.log(), seconds=20)
-        os.kill(pid, signal.SIGCONT)
-        assert answers(instance)
-        assert instance.soon(lambda: not instance.stats()["hwloc"]["waiting"])
-        assert instance.log().count("topology: none, nodes are flat") == 1
-
-
-def test_a_hello_that_takes_long_is_not_held_against_the_brokers(two):
-    load_faulty(two, "timeout=1", "retries=", "hello-takes=3")
-    assert answers(two)
-    assert "did not answer in time" not in two.log()
-
-
-def test_a_broker_whose_answer_was_an_error_is_asked_again(two):
-    load_faulty(two, "retries=5,5,5", "bad-answers=3", "timeout=10")
-    assert two.soon(lambda: "is flat: a bad answer" in two.log())
-    assert answers(two)
-    assert two.placed(two.shape("slot=8/numa{x}")) == [("0-1", "0-15", "0-1")]
-
-
-def test_a_broker_without_a_good_answer_is_asked_again_when_its_node_comes_up(two):
-    load_faulty(two, "retries=", "bad-answers=1", "timeout=10")
+def test_a_broker_without_a_good_answer_is_asked_again_and_when_its_node_comes_up(two):
+    load_faulty(two, "retries=5", "bad-answers=2", "timeout=10")
     assert two.soon(lambda: "is flat: a bad answer" in two.log())
     assert two.soon(lambda: two.stats()["hwloc"]["waiting"] == 0)
     assert two.stats()["hwloc"]["nodes"] == 0
@@ -288,8 +191,7 @@ def test_a_broker_without_a_good_answer_is_asked_again_when_its_node_comes_up(tw
     two.wait(runs, "alloc")  # a flat node is one NUMA domain
     whole = two.submit("-N2", "-n2", "--exclusive")
     waits = two.submit(demand, "-n1", "-c5")
-    two.settle()
-    assert (two.state(whole), two.state(waits)) == ("S", "S")
+    assert two.waits(whole, waits)
     two.flux("resource", "drain", "1", "testing")
     two.flux("resource", "undrain", "1")
     assert two.soon(lambda: two.stats()["hwloc"]["nodes"] == 1)
@@ -339,12 +241,3 @@ def test_of_many_nodes_that_are_alike_one_sends_its_xml(tmp_path):
 
 
 XML = "import flux; print(flux.Flux().rpc('resource.topo-get').get_str())"
-
-
-def test_where_nodes_cannot_tell_a_digest_all_send_their_xml(tmp_path):
-    path = tmp_path / "node.xml"
-    path.write_text(NODE.xml())
-    with brokers(path, size=4) as instance:
-        load_faulty(instance, "few=0", "timeout=60", "no-digests")
-        assert instance.soon(lambda: instance.stats()["hwloc"]["nodes"] == 4, 30)
-        assert instance.stats()["hwloc"]["digests"] == 0

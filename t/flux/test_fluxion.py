@@ -3,7 +3,6 @@
 import json
 import re
 import socket
-import subprocess
 
 import pytest
 
@@ -37,14 +36,6 @@ R = {
 
 #: Runs the rest of the line in an instance inside a job of four cores and a GPU.
 INSIDE = ("flux", "alloc", "-n1", "-c4", "-g1", "-o", "cpu-affinity=off")
-
-
-def with_graph(R):
-    """*R* with Fluxion's key, as text."""
-    done = subprocess.run(
-        ["flux", "ion-R", "encode"], input=json.dumps(R), stdout=subprocess.PIPE, text=True
-    )
-    return done.stdout
 
 
 def lines(path, key=KEY):
@@ -84,15 +75,8 @@ def keyed(tmp_path_factory):
         yield instance
 
 
-@pytest.mark.parametrize("levels", [1, 2])
-def test_an_instance_inside_a_job_starts_with_the_scheduler_it_has_without_fluxion(keyed, levels):
-    assert services(keyed, *INSIDE * levels) == SIMPLE
-
-
-def test_its_jobs_are_placed_by_its_key(keyed):
-    script = "flux run -n1 -g1 true; flux dmesg"
-    said = keyed.flux(*INSIDE[1:], "sh", "-c", script)
-    assert "pool-class=treepool" in said
+def test_an_instance_inside_a_job_starts_with_the_scheduler_it_has_without_fluxion(keyed):
+    assert services(keyed, *INSIDE * 2) == SIMPLE
 
 
 def test_there_a_job_that_can_never_run_is_refused_at_once(keyed):
@@ -101,41 +85,15 @@ def test_there_a_job_that_can_never_run_is_refused_at_once(keyed):
         keyed.flux(*INSIDE[1:], plugins, "flux", "submit", "-n1", "-c9", "true")
 
 
-def test_an_instance_inside_a_job_may_choose_another_one(keyed):
-    assert services(keyed, *INSIDE, f"--conf={CHOSEN}") == TREEPOOL
-
-
 def test_two_brokers_in_one_node_have_no_key_and_so_have_fluxion(keyed):
     words = ("flux", "run", "-n2", "-c2", "-o", "cpu-affinity=off", "flux", "start")
     assert services(keyed, *words)["sched"] == FLUXION
-
-
-def test_an_instance_whose_configuration_has_a_key_starts(tmp_path):
-    with start(*lines(tmp_path / "R")) as instance:
-        assert services(instance) == SIMPLE
-
-
-def test_so_does_one_whose_key_is_in_a_file_of_its_own(tmp_path):
-    key = tmp_path / "key"
-    key.write_text(json.dumps(KEY))
-    with start(*lines(tmp_path / "R", None), f"resource.scheduling={key}") as instance:
-        assert services(instance) == SIMPLE
-        assert "R has a TreePool key" in instance.log()
 
 
 def test_where_r_has_no_key_fluxion_is_the_scheduler_as_before(tmp_path):
     with start(*lines(tmp_path / "R", None)) as instance:
         assert services(instance) == {"sched": FLUXION, "feasibility": "sched-fluxion-feasibility"}
         assert services(instance, *INSIDE)["sched"] == FLUXION
-
-
-def test_what_is_no_r_is_an_error_of_flux(tmp_path):
-    bad = tmp_path / "R"
-    bad.write_text('{"scheduling": {"writer": "TreePool"}, "execution": []')
-    with pytest.raises(Failed) as failed:
-        start(f"resource.path={bad}")
-    assert "Traceback" not in str(failed.value)
-    assert "resource.err" in str(failed.value)
 
 
 # -- from one to the other, with jobs running
@@ -175,7 +133,7 @@ NODE = Made(
 
 @pytest.fixture
 def site(tmp_path):
-    """Starts a node of four NUMA domains and two GPUs, perhaps with its *graph*, under Fluxion."""
+    """Starts a node of four NUMA domains and two GPUs under Fluxion."""
     xml = tmp_path / "node.xml"
     xml.write_text(NODE.xml())
     env = {"FLUX_HWLOC_XMLFILE": str(xml), "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1"}
@@ -184,9 +142,9 @@ def site(tmp_path):
     execution = {**R["execution"], "R_lite": lite, "nodelist": ["node0"]}
     of_node = {**R, "execution": execution}
 
-    def start_site(graph=False):
+    def start_site():
         path = tmp_path / "site.json"
-        path.write_text(with_graph(of_node) if graph else json.dumps(of_node))
+        path.write_text(json.dumps(of_node))
         conf = (f"resource.path={path}", "resource.noverify=true")
         return start(*conf, env=env, options=("--test-hosts=node0",))
 
@@ -211,36 +169,7 @@ def test_jobs_of_fluxion_run_on_and_back_again_those_without_a_key(site):
         assert "held back" not in instance.log()
 
 
-def test_where_r_has_fluxions_key_nodes_are_flat_and_jobs_run_on_both_ways(site):
-    with site(graph=True) as instance:
-        before = submit(instance)
-        to_treepool(instance, "job-key=none")
-        job = submit(instance)
-        assert "the key in R is that of 'fluxion', nodes are flat" in instance.log()
-        assert "scheduling" not in instance.R(job)
-        to_fluxion(instance)
-        assert states(instance, before, job) == ["R", "R"]
-        assert instance.resources("allocated") == (1, 4, 0)
-
-
-def test_an_instance_inside_a_job_has_fluxion_where_r_has_its_key(tmp_path):
-    path = tmp_path / "R"
-    path.write_text(with_graph(R))
-    with start(f"resource.path={path}", "resource.noverify=true", CHOSEN) as instance:
-        assert services(instance, *INSIDE)["sched"] == FLUXION
-
-
 # -- what is told
-
-
-def test_check_says_which_schedulers_there_are_and_which_one_starts(keyed):
-    done = keyed.run("treepool", "flux-env", "--check", timeout=120)
-    told = {line[:18].strip(): line[19:] for line in done.stdout.splitlines()}
-    assert told["schedulers"].split(", ")[:2] == [FLUXION, "sched-simple"]
-    assert told["an instance"] == f"starts {FLUXION}, unless its configuration names another one"
-    inside = f"starts sched-simple where R has a key of treepool's, else {FLUXION}"
-    assert told["inside a job"] == inside
-    assert told["this instance"].startswith("sched-treepool ")
 
 
 def test_commands_say_that_another_scheduler_runs_and_how_to_have_treepool(tmp_path):

@@ -1,4 +1,4 @@
-"""``gpu-cores`` in a broker: who submits a job without GPUs is told which cores are kept."""
+"""``cores-with-gpus`` in a broker."""
 
 import json
 
@@ -6,39 +6,6 @@ from broker import Instance
 
 NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
 KEY = {"writer": "TreePool", "children": [{"ranks": "0-1", "topo": {"numa": NUMA}}]}
-
-
-#: Runs a command of Flux, and says on stderr how often it connected to the instance.
-COUNTED = """
-import runpy, sys, flux
-made, plain = [], flux.Flux
-flux.Flux = lambda *arguments: made.append(1) or plain(*arguments)
-del sys.argv[0]
-try:
-    runpy.run_path(sys.argv[0], run_name="__main__")
-finally:
-    print("connected", len(made), file=sys.stderr)
-"""
-
-
-def test_cores_near_gpus_stay_free_for_jobs_with_gpus():
-    with Instance(2, 8, 2, KEY) as instance:
-        instance.load("sched-treepool", "gpu-cores=2")
-        first = instance.submit("-n8", "-t1h")
-        instance.wait(first, "alloc")
-        second = instance.submit("-n1")
-        reason = instance.soon(lambda: instance.annotation(second, "reason_pending"))
-        assert "0 of 1 slots free now without cores kept for jobs with GPUs, 1 at" in reason
-        assert "8 free cores kept for jobs with GPUs" in instance.flux("treepool", "status")
-        totals = json.loads(instance.flux("treepool", "status", "--json").splitlines()[-1])
-        assert (totals["totals"]["cores_free"], totals["totals"]["cores_kept"]) == (8, 8)
-        instance.flux("cancel", second)
-        with_gpus = instance.submit("-n4", "-c2", "-g1")
-        instance.wait(with_gpus, "alloc")
-        refused = instance.submit("-n1", "-c5")
-        note = instance.wait(refused, "exception")["note"]
-        assert "no node has 5 cores: the largest has 4, without the cores that are kept" in note
-        instance.cancel_all()
 
 
 def test_where_a_site_says_so_a_gpu_brings_its_share_of_cores_if_no_c_is_typed():
@@ -60,7 +27,3 @@ def test_where_a_site_says_so_a_gpu_brings_its_share_of_cores_if_no_c_is_typed()
         typed = instance.run("submit", "-g1", "--dry-run", "true")
         options = json.loads(typed.stdout)["attributes"]["system"]["treepool"]
         assert (options, typed.stderr) == ({"cores": "share"}, "")
-        command = instance.flux("config", "builtin", "exec_path").split(":")[-1]
-        many = ["--quiet", "-g1", "true", ":::", *"12345"]
-        done = instance.run("python", "-c", COUNTED, f"{command}/flux-bulksubmit.py", *many)
-        assert done.stderr == "connected 2\n", "the command, and its plugin, not for each job"

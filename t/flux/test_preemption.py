@@ -1,12 +1,8 @@
-"""Preemptible jobs in a real broker: who ends, for whom, what both are told, after a reload."""
-
-import json
-
-import pytest
+"""A preemptible job in a real broker ends for another, also after a reload, and both are told."""
 
 from broker import Instance
 
-#: Jobs of queue standby may be ended at once; those of queue trial end nobody.
+#: Jobs of queue standby may be ended at once, for those of batch alone.
 CONF = [
     "queues.batch.requires=[]",
     "queues.standby.requires=[]",
@@ -16,97 +12,35 @@ CONF = [
 ]
 
 
-@pytest.fixture(scope="module")
-def shared():
-    """Two nodes of 4 cores, with policy easy."""
+def test_the_younger_of_two_ends_and_both_are_told():
     with Instance(2, 4, 0, conf=CONF) as instance:
         instance.load("sched-treepool", "policy=easy")
         instance.flux("queue", "start", "--all", "--quiet")
-        yield instance
 
+        def submit(queue, *words):
+            return instance.submit(f"--queue={queue}", "-n1", "-c4", *words)
 
-@pytest.fixture
-def instance(shared):
-    yield shared
-    shared.cancel_all()
+        def ends(job, wants):
+            """*job* ends for *wants*, as both are told."""
+            instance.wait(job, "clean")
+            said = instance.wait(job, "exception")
+            assert (said["type"], said["severity"]) == ("preempt", 0)
+            assert said["note"] == f"preempted by {wants} of queue batch"
+            instance.wait(wants, "alloc")
+            assert instance.annotation(wants, "preempts") == job
+            assert instance.stats()["jobs"]["preempted"] == 1
 
-
-def submit(instance, queue, *words, **more):
-    return instance.submit(f"--queue={queue}", "-n1", "-c4", *words, **more)
-
-
-def ended(instance, job):
-    """The exception with which *job* ended."""
-    instance.wait(job, "clean")
-    return instance.wait(job, "exception")
-
-
-def full(instance, *words):
-    """Jobs of queue standby that hold both nodes, the second one younger."""
-    first = submit(instance, "standby", *words)
-    instance.wait(first, "alloc")
-    second = submit(instance, "standby", *words)
-    instance.wait(second, "alloc")
-    return first, second
-
-
-def test_the_younger_of_two_ends_and_both_are_told(instance):
-    first, second = full(instance)
-    wants = submit(instance, "batch")
-    said = ended(instance, second)
-    assert (said["type"], said["severity"]) == ("preempt", 0)
-    assert said["note"] == f"preempted by {wants} of queue batch"
-    instance.wait(wants, "alloc")
-    assert instance.state(first) == "R"
-    assert instance.annotation(wants, "preempts") == second
-
-
-def test_a_job_of_a_queue_that_may_not_preempt_waits(instance):
-    _, second = full(instance)
-    wants = submit(instance, "trial")
-    instance.settle()
-    assert instance.state(wants) == "S"
-    also = submit(instance, "batch")
-    ended(instance, second)
-    instance.wait(also, "alloc")
-    assert instance.state(wants) == "S"
-
-
-def test_a_job_says_it_itself_and_what_it_says_counts_more_than_its_queue(instance):
-    safe = submit(instance, "standby", "--setattr=preemptible-after=3600")
-    instance.wait(safe, "alloc")
-    short = submit(instance, "batch", "--setattr=preemptible-after=0")
-    instance.wait(short, "alloc")
-    submit(instance, "batch")
-    assert ended(instance, short)["type"] == "preempt"
-    assert instance.state(safe) == "R"
-
-
-def test_what_is_no_time_is_refused(instance):
-    job = submit(instance, "batch", "--setattr=preemptible-after=soon")
-    note = instance.wait(job, "exception")["note"]
-    assert note == (
-        "/attributes/system/preemptible-after: 'soon' is not a time such as 10m, 1.5h or 90s"
-    )
-
-
-def test_after_a_reload_it_is_known_which_jobs_are_preemptible(instance):
-    first, second = full(instance)
-    instance.flux("module", "reload", "sched-treepool", "policy=easy")
-    instance.flux("queue", "start", "--all", "--quiet")
-    submit(instance, "batch")
-    assert ended(instance, second)["type"] == "preempt"
-    assert instance.state(first) == "R"
-
-
-def test_numbers_count_them(instance):
-    before = numbers(instance)
-    _, second = full(instance)
-    submit(instance, "batch")
-    ended(instance, second)
-    assert numbers(instance) == before + 1
-
-
-def numbers(instance):
-    said = json.loads(instance.flux("module", "stats", "sched-treepool"))
-    return said["jobs"]["preempted"]
+        first, second = (submit("standby") for _ in range(2))
+        instance.wait(second, "alloc")
+        waits = submit("trial")  # which ends nobody
+        wants = submit("batch")
+        ends(second, wants)
+        assert [instance.state(job) for job in (first, waits)] == ["R", "S"]
+        instance.flux("cancel", waits, wants)
+        third = submit("standby")
+        instance.wait(third, "alloc")
+        instance.flux("module", "reload", "sched-treepool", "policy=easy")
+        instance.flux("queue", "start", "--all", "--quiet")
+        ends(third, submit("batch"))
+        assert instance.state(first) == "R"
+        instance.cancel_all()

@@ -55,73 +55,9 @@ def answers(instance, *questions, guest=True):
     ]
 
 
-def test_the_nodes_come_first_then_all_jobs_in_parts_each_once(instance):
-    (said,) = answers(instance, ("look", {}, True))
-    first, *parts, end = said
-    assert end[0] == 61, "ENODATA ends the answers"
-    assert {"version", "R", "down", "options", "held_back", "preemptible", "rules"} == set(first)
-    assert first["rules"][""]["policy"] in ("fifo", "easy", "conservative")
-    assert first["R"]["execution"]["R_lite"][0]["rank"] == "0-3"
-    assert len(parts) > 1
-    ids = [job["id"] for part in parts for job in part["jobs"]]
-    assert len(ids) == len(set(ids)) == 480
-    assert all(part["version"] == 1 for part in said[:-1])
-
-
-def test_many_questions_at_a_time_of_one_user_are_refused(instance):
-    said = answers(instance, *[("ask", {"resources": slot(), "duration": 60})] * 200)
-    refused = [one for one in said if one[-1] is not None]
-    assert refused
-    assert {tuple(one[-1]) for one in refused} == {(11, "too many questions at a time: ask again")}
-    assert len(said) - len(refused) >= 16
-    assert instance.stats()["questions"] <= 1
-    assert instance.submit("-n1"), "the scheduler lives"
-
-
 def slot(cores=1):
     inside = [{"type": "core", "count": cores}]
     return [{"type": "slot", "count": 1, "label": "s", "with": inside}]
-
-
-MALFORMED = [
-    ("job", "[]", 71, "must be an object"),
-    ("job", "{", 22, "Expecting"),
-    ("job", "[" * 30000 + "]" * 30000, 22, ""),
-    ("job", '{"id": 1.5}', 71, "/id: must be an integer"),
-    ("job", '{"id": true}', 71, "/id: must be an integer"),
-    ("look", '{"version": 2}', 71, "/version: this scheduler speaks version 1"),
-    ("look", json.dumps({"x": "y" * 70000}), 90, "more than 65536 characters"),
-    ("ask", "{}", 22, "/resources: must be a list"),
-    ("ask", '{"resources": [{"type": "slot"}]}', 22, "/resources/0"),
-    ("ask", json.dumps({"resources": slot(), "duration": -1}), 22, "/duration: "),
-    ("ask", json.dumps({"resources": slot(), "duration": "1h"}), 22, "/duration: "),
-    ("ask", json.dumps({"resources": slot(), "queue": "q"}), 22, "/queue: "),
-    ("ask", json.dumps({"resources": slot(), "queue": ["q"]}), 22, "/queue: "),
-    ("ask", json.dumps({"resources": slot(), "constraints": 7}), 22, "constraints"),
-    # Half of a surrogate pair: no text that an answer could repeat.
-    (
-        "ask",
-        json.dumps({"resources": slot(), "constraints": {"properties": ["\ud800"]}}),
-        22,
-        "a string is not valid Unicode",
-    ),
-    ("ask", json.dumps({"resources": slot(), "options": {"\udcff": 1}}), 22, "not valid Unicode"),
-    ("job", json.dumps({"id": "\ud800"}), 22, "not valid Unicode"),
-    ("ask", json.dumps({"resources": slot(), "options": {"nope": 1}}), 22, "nope"),
-    ("try", json.dumps({"jobs": []}), 71, "/jobs: must be a list"),
-    ("try", json.dumps({"jobs": [7]}), 71, "/jobs: must be a list"),
-    ("totals", json.dumps({"drained": "0"}), 71, "/drained: must be a list"),
-]
-
-
-def test_what_is_malformed_is_refused_with_the_place(instance):
-    asked = [(topic, payload) for topic, payload, _, _ in MALFORMED]
-    said = answers(instance, *asked[:10]) + answers(instance, *asked[10:])  # 16 at a time
-    for (topic, payload, number, problem), (error,) in zip(MALFORMED, said):
-        assert error[0] == number, (topic, payload[:60], error)
-        assert problem in error[1]
-        assert "\n" not in error[1]
-    assert answers(instance, ("numbers", {}))[0][0]["running_jobs"] == 480
 
 
 #: Sends bytes that are no text in C; prints the errno of the answer.
@@ -166,10 +102,6 @@ def test_every_key_of_an_answer_is_documented(instance):
         assert set(numbers[name]) <= documented
 
 
-def test_a_job_that_the_scheduler_does_not_have_is_unknown(instance):
-    assert answers(instance, ("job", {"id": 1})) == [[{"version": 1, "state": "unknown"}, None]]
-
-
 def test_what_is_open_at_unload_is_answered(instance):
     listed = instance.flux("jobs", "-no", "{id.dec}", "--filter=pending").splitlines()
     questions = [("job", {"id": int(listed[-1 - i])}) for i in range(10)]
@@ -179,8 +111,3 @@ def test_what_is_open_at_unload_is_answered(instance):
     said = instance.flux("python", "-c", script, stdin=json.dumps(full)).splitlines()
     assert len(said) == 10
     instance.load("sched-treepool", "policy=easy")
-
-
-def test_only_the_owner_may_ask_flux_core_s_own_statistics(instance):
-    asking = instance.with_env(**GUEST)
-    assert asking.run("module", "stats", "sched-treepool").returncode != 0

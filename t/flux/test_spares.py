@@ -41,7 +41,6 @@ def inner(outer):
 
 def spares(instance):
     """The spare nodes, as ``window list`` has them; and the job of all others starts."""
-    instance.settle()
     (line,) = instance.flux("treepool", "window", "list", "--json").splitlines()
     conforms(json.loads(line), "window")
     return json.loads(line)["hosts"]
@@ -59,7 +58,7 @@ def test_jobs_of_all_other_nodes_run_whether_a_node_is_drained_returns_or_is_los
     first = submit(inner, 4)
     inner.wait(first, "alloc")
     waits = submit(inner, 1)
-    inner.settle()
+    assert inner.waits(waits)
     assert "spare nodes: fake4, until others fail" in inner.flux("treepool", "status")
     explained = inner.run("treepool", "explain", waits).stdout
     assert "what is free is kept as spare" in explained
@@ -75,10 +74,9 @@ def test_jobs_of_all_other_nodes_run_whether_a_node_is_drained_returns_or_is_los
     inner.wait(again, "alloc")
     assert inner.placed(again)[0][0] == "0,2-4"
     inner.flux("resource", "undrain", "1")
-    inner.settle()
-    assert spares(inner) == "fake1"
+    assert inner.soon(lambda: spares(inner) == "fake1")
     inner.cancel_all()
-    assert spares(inner) == "fake4"
+    assert inner.soon(lambda: spares(inner) == "fake4")
 
     inner.flux("overlay", "disconnect", "2")
     assert inner.soon(lambda: inner.resources("all")[0] == 4)

@@ -39,13 +39,6 @@ def test_each_command_says_what_its_job_would_get_now(two, command):
     assert text.startswith("slot=2/[core=2;gpu]: would start now\n")
 
 
-def test_a_batch_script_is_asked_about_with_its_directives(two):
-    script = "#!/bin/sh\n# flux: -n1 -c9\ntrue\n"
-    done = two.run("batch", "--test-only", stdin=script)
-    assert done.returncode == 1
-    assert "no node has 9 cores" in done.stderr
-
-
 def test_a_job_that_would_wait_is_told_when_and_on_which_hosts(two):
     two.wait(two.submit("-N1", "-n1", "--exclusive", "-t10m"), "alloc")
     two.wait(two.submit("-N1", "-n1", "--exclusive", "-t20m"), "alloc")
@@ -74,11 +67,6 @@ def test_what_could_never_run_is_an_error_of_one_line(two, words, said):
         assert said.split(": ")[-1] in line, line
 
 
-def test_what_other_plugins_make_of_the_job_counts(two):
-    text = asked(two, "submit", "--resources-shape=slot=2/node/core=8", "true")
-    assert "on fake[0-1]/core[0-7]" in text
-
-
 def test_bulk_jobs_and_copies_are_told_one_by_one(two):
     done = two.run("bulksubmit", "--test-only", "-c{}", "echo", "{}", ":::", "1", "2", "9")
     heads = [line for line in done.stdout.splitlines() if "would" in line]
@@ -102,8 +90,7 @@ def test_a_job_of_higher_urgency_does_not_wait_for_the_turn_of_others(two):
     fifo = {**json.loads(two.flux("config", "get")), "sched-treepool": {"policy": "fifo"}}
     two.flux("config", "load", stdin=json.dumps(fifo))
     two.wait(two.submit("-N1", "-n1", "--exclusive"), "alloc")
-    two.submit("-N2", "-n2", "--exclusive")
-    two.settle()
+    assert two.waits(two.submit("-N2", "-n2", "--exclusive"))
     assert "is ahead in the queue" in asked(two, "submit", "true")
     assert "is ahead in the queue" not in asked(two, "submit", "--urgency=20", "true")
     refused = asked(two.with_env(**GUEST), "submit", "--urgency=20", "true", status=1)
@@ -122,10 +109,10 @@ def test_no_job_runs_should_the_command_submit_it_all_the_same(two):
     assert "test_only" in two.wait(job, "exception")["note"]
 
 
-def test_with_another_scheduler_it_says_so_in_one_line():
-    with Instance(1, 8, 0) as other:
-        (line,) = asked(other, "submit", "true", status=1).splitlines()
-        assert "--test-only: this instance runs sched-simple, not sched-treepool" in line
+def test_with_another_scheduler_it_says_so_in_one_line(small):
+    small.load("sched-simple")
+    (line,) = asked(small, "submit", "true", status=1).splitlines()
+    assert "--test-only: this instance runs sched-simple, not sched-treepool" in line
 
 
 def test_without_an_instance_it_says_so_and_a_program_is_told_what_to_do(two):

@@ -55,39 +55,3 @@ def test_jobs_that_were_not_allocated_have_no_R(instance):
     assert [number for number, (alloc, R) in enumerate(told) if alloc != R] == []
     instance.load("sched-treepool")
     instance.cancel_all()
-
-
-#: Submits short jobs and reloads the scheduler while they end; waits until all are over.
-ENDING = """
-import random, subprocess, time
-import flux
-from flux.job import JobspecV1, submit_async
-
-handle, chance = flux.Flux(), random.Random(49)
-
-def spec():
-    made = JobspecV1.from_command(["true"], num_tasks=1)
-    made.duration = 60
-    made.setattr("system.exec.test", {"run_duration": f"{chance.uniform(0.3, 2.5):.3f}s"})
-    return made.dumps()
-
-for _ in range(3):
-    futures = [submit_async(handle, spec(), novalidate=True) for _ in range(500)]
-    jobs = [future.get_id() for future in futures]
-    time.sleep(0.4)
-    for _ in range(2):
-        for words in (["remove", "sched-treepool"], ["load", "sched-treepool"]):
-            subprocess.run(["flux", "module", *words], check=True)
-        time.sleep(0.3)
-while handle.rpc("job-manager.stats-get").get()["active_jobs"]:
-    time.sleep(0.2)
-"""
-
-
-def test_what_jobs_give_back_while_the_scheduler_starts_is_free(instance):
-    # The job manager tells a scheduler of what is freed only from ready on, not since hello.
-    instance.load("sched-treepool")
-    instance.flux("python", "-c", ENDING, timeout=120)
-    assert instance.soon(lambda: instance.stats()["running_jobs"] == 0)
-    whole = instance.submit("-N16", "-n16", "--exclusive", seconds=0.1)
-    instance.wait(whole, "clean")

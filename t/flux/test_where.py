@@ -77,32 +77,6 @@ def test_the_owner_sees_where_the_tasks_of_a_job_are(four):
     assert "4 numa 0, 5 numa 1" in table
 
 
-def test_a_task_map_from_the_instance_puts_tasks_in_topology_order(four):
-    """In a batch job: neighbours in rank are neighbours in the fabric."""
-    script = (
-        'flux run -N3 -n6 --label-io --taskmap=manual:"$(flux treepool where --taskmap 2)"'
-        " sh -c 'eval \"$(flux treepool where --env)\"; echo $TREEPOOL_POSITION'"
-    )
-    said = four.flux("alloc", "-N3", "sh", "-c", script)
-    assert sorted(said.split("\n"))[-6:] == ["0: 0", "1: 0", "2: 1", "3: 1", "4: 2", "5: 2"]
-
-
-def test_a_hostfile_does_the_same(four):
-    script = (
-        "flux treepool where --hostfile > hosts; "
-        "flux run -N3 -n3 --label-io --taskmap=hostfile:hosts flux getattr rank"
-    )
-    said = four.flux("alloc", "-N3", "sh", "-c", f"cd $(mktemp -d); {script}")
-    assert sorted(said.split("\n"))[-3:] == ["0: 0", "1: 2", "2: 1"]
-
-
-def test_an_unknown_job_is_one_line(four):
-    done = four.run("treepool", "where", "f1")
-    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "f1" in done.stderr
-    done = four.run("treepool", "where", "nonsense")
-    assert done.returncode == 1 and "job nonsense: it is not a job id" in done.stderr
-
-
 def test_the_job_of_another_is_not_told(four):
     job = four.flux("submit", "true")
     four.wait(job, "clean")
