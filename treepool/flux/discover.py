@@ -89,9 +89,9 @@ class Discovery:
         self._failed: dict[int, str] = {}
         #: Why each rank was handed over without topology, if the reason is known.
         self._told: dict[int, str] = {}
-        #: Bitmasks of ranks: asked for at first, handed over, asked for, up, and with a known
-        #: topology, even if it is not handed over yet.
-        self.first = 0
+        #: Bitmasks of ranks: those asked for at first that are not handed over yet, -1 before any
+        #: is; handed over, asked for, up, and with a known topology, even if not handed over yet.
+        self.first = -1
         self.known = 0
         self.wanted = 0
         self.up = 0
@@ -136,7 +136,8 @@ class Discovery:
         for rank in idset.iterate(new):
             self._tries.pop(rank, None)
             self._told.pop(rank, None)
-        self.first = self.first or new
+        if new and self.first < 0:
+            self.first = new
         self.wanted |= new
         self.known &= ~new
         few = max(0, FEW - idset.size(self.wanted & ~new))
@@ -270,6 +271,7 @@ class Discovery:
         self._found, self._failed = [], {}
         for ranks in [n.ranks for n in found] + [1 << rank for rank in failed]:
             self.known |= ranks
+        self.first &= ~self.known
         self.nodes += len(found)
         began = time.monotonic()
         self._receive(found, failed)
