@@ -103,7 +103,6 @@ def test_nothing_supported_is_nothing_passed(treepool, tmp_path, op):
     [
         ("sys.exit(3)", "the program has ended"),
         ("print('debug: hello', flush=True)", "the program answers 'debug: hello'"),
-        ("print('[]', flush=True)", "the program answers with what is no object"),
         ("print('[' * 100000, flush=True)", "the program answers '[[["),
     ],
 )
@@ -168,12 +167,9 @@ def test_a_program_that_keeps_failing_is_given_up_and_totals_are_printed(treepoo
     [
         ({}, "has neither 'R' nor 'error'"),
         ({"R": {}}, "/R: key 'execution' is missing"),
-        ({"R_lite": [{"rank": "0", "children": {"core": "0"}}]}, "has neither 'R' nor 'error'"),
         ({"error": "infeasable"}, "/error: must be one of 'invalid'"),
-        ({"error": "infeasible", "R": {}}, "has both 'R' and 'error'"),
         ({"rank": 0}, "/R/execution/R_lite/0/rank: must be a string, not 0"),
         ({"rank": "0-"}, "/R/execution/R_lite/0/rank: "),
-        ({"children": {"core": [0]}}, "/R/execution/R_lite/0/children/core: must be a string"),
         ({"children": {"gpu": "0"}}, "/R/execution/R_lite/0/children: key 'core' is missing"),
     ],
 )
@@ -237,9 +233,7 @@ def test_no_command_is_a_usage_error(treepool, command):
     ("text", "said"),
     [
         ("sys.exit()", "has ended"),
-        ("print('hello', flush=True)", "answers 'hello'"),
         ("print('[]', flush=True)", "answers with what is no object"),
-        ("print('[' * 100000, flush=True)", "answers '[[["),
     ],
 )
 def test_a_program_that_does_not_speak_is_one_line(treepool, tmp_path, text, said):

@@ -46,14 +46,6 @@ def test_a_mistyped_step_is_a_problem(cluster_a, step, expected):
     assert told(cluster_a) == expected
 
 
-def test_a_steps_options_are_those_of_a_job_whatever_their_values(cluster_a):
-    cluster_a["vectors"][0]["options"] = {"same": 5, "topology_policy": "strict"}
-    assert told(cluster_a) == []
-    cluster_a["vectors"][0]["options"] = {"alpha": 1}
-    (problem,) = told(cluster_a)
-    assert problem.startswith("/vectors/0/options/alpha: unknown key; known are locality, level, ")
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -253,19 +253,6 @@ def test_many_short_jobs_between_two_requests_make_no_difference(data):
         duel.do(random.Step("free"))
 
 
-@SETTINGS
-@given(st.data())
-def test_one_job_after_another_until_the_pool_is_full(data):
-    R = data.draw(random.clusters(most=3))
-    spec = data.draw(random.jobspecs(R))
-    duel = Duel(random.History(R, "preferred", None, []))
-    step = random.Step("alloc", spec)
-    for _ in range(60):
-        if isinstance(duel.alloc(step), type):
-            break
-    duel.compare()
-
-
 @settings(SETTINGS, max_examples=examples(400))
 @given(st.data())
 def test_a_resource_list_is_refused_just_when_no_form_covers_it(data):

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.tree import Domain
-from treepool.placement.on_node.amounts import amount_ids
 from treepool.placement.on_node.cover import nearest
-from treepool.rfc import idset
 
 
 def fewest(amounts, want):
@@ -41,26 +38,3 @@ def test_a_node_of_many_domains_takes_no_time():
     assert sum(amounts[i][0] for i in chosen) >= 20
     assert sum(amounts[i][1] for i in chosen) >= 200
     assert len(chosen) == 67  # 66 domains of three cores are 198
-
-
-def test_each_socket_gives_cores_in_proportion_to_its_gpus():
-    """Two sockets of two NUMA domains; the GPUs left are in NUMA 1 and NUMA 2."""
-    numas = [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]
-    topo = {"socket": [{"numa": numas[:2]}, {"numa": numas[2:]}]}
-    cores, gpus = idset.decode("0-15"), idset.decode("0-3")
-    root = compile_topo(topo, cores, gpus).root
-    cores, gpus = cores & ~idset.decode("8-10"), gpus & ~idset.decode("0,3")
-
-    def taken(ncores):
-        found = amount_ids(root, (2, ncores), cores, gpus)
-        return idset.encode(found[0]), idset.encode(found[1])
-
-    # Two of each socket: core 11 is all that NUMA 2 has beside its GPU, and NUMA 3 gives the other.
-    assert taken(4) == ("4-5,11-12", "1-2")
-    # Of five and of seven, the odd one comes from socket 1: it has fewer free cores.
-    assert taken(5) == ("4-5,11-13", "1-2")
-    assert taken(7) == ("4-6,11-14", "1-2")
-    # Five of each: that is all of socket 1, and one more than NUMA 1 has.
-    assert taken(10) == ("0,4-7,11-15", "1-2")
-    # Socket 1 has no more, so socket 0 gives six.
-    assert taken(11) == ("0-1,4-7,11-15", "1-2")

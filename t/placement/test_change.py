@@ -59,13 +59,6 @@ def test_a_job_keeps_priority_and_request():
     assert (after.priority, after.request) == (30, before.request)
 
 
-def test_jobs_whose_leave_does_not_change_keep_their_reservation():
-    case = Waiting(FOR_NOBODY)
-    before = case.queue.reservations[1]
-    case.change(FOR_NOBODY, Window("later", 0b1, NOW + 5000, NOW + 6000, frozenset([8])))
-    assert case.queue.reservations[1] is before
-
-
 def two_queues_wait():
     """Job 2 of user 7, and job 3 in another queue, which would take the place of job 2."""
     case = Case(nodes=1, depth=1)

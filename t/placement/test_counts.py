@@ -54,26 +54,6 @@ def got(pool, shape, **options):
     return alloc(pool, 1, shape, **options).dumps()
 
 
-#: Two sockets of two NUMA domains of 24 cores.
-REGULAR = {
-    "socket": [domains("numa", 24, 24), domains("numa", 24, 24, first=48)],
-}
-
-
-def test_counts_that_cannot_all_be_large_are_found_though_most_combinations_cannot_be_served():
-    """A slot has 23 cores of a socket and one of a NUMA domain: the first count comes first."""
-    pool = pool_of(REGULAR, locality="required")
-    request = "slot=4/[socket/core=1-48;numa/core=1-24]"
-    assert got(pool, request) == "rank0/core[0-95]"
-
-
-@pytest.mark.parametrize("locality", ["preferred", "required", "none"])
-def test_the_number_of_domains_on_a_node_comes_before_the_cores_of_a_slot(locality):
-    """On rank 1, slots could have four cores each; but it has two sockets, and rank 0 three."""
-    pool = pool_of(domains("socket", 8, 2, 2), domains("socket", 16, 16), locality=locality)
-    assert got(pool, "node=1/socket=1-3/slot=1-4/core=1-4") == "rank0/core[0-3,8-11]"
-
-
 #: In NUMA domains there is room for one slot of 20 cores, in sockets for two of 25 or more.
 IRREGULAR = {
     "socket": [domains("numa", 24, 10), domains("numa", 10, 10, 14, first=34)],

@@ -6,7 +6,6 @@ import pytest
 
 from made import alloc, nodes
 from treepool.placement.nodes.compile import compile_topo
-from treepool.placement.on_node.cover import nearest
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.links import MAX_DOMAINS, Distances, digest
@@ -19,19 +18,6 @@ def matrix(number, far):
     """Distances by a function of two places; 10 is local."""
     rows = range(number)
     return tuple(tuple(10 if i == j else far(i, j) for j in rows) for i in rows)
-
-
-def sockets(number, far, cores=4):
-    """The root of a node of so many sockets."""
-    every = range(cores * number)
-    topo = {
-        "socket": [
-            {"cores": idset.encode_ids(every[cores * i : cores * i + cores])} for i in range(number)
-        ]
-    }
-    return compile_topo(
-        topo, (1 << len(every)) - 1, 0, distances=Distances("socket", matrix(number, far))
-    ).root
 
 
 #: Eight sockets with links to three others each.
@@ -55,51 +41,11 @@ EIGHT = R(
 )
 
 
-def test_a_job_waits_though_what_is_free_would_have_to_span_sockets():
-    pool = Pool(EIGHT)
-    alloc(pool, 1, "slot/core=20")
-    reason = explain(pool, "", parse_shape("slot=3/core=6")).reason
-    assert str(reason).endswith("asks for 3 slots: all nodes together have room for 2")
-
-
 def cores_of(allocation):
     return allocation.to_dict()["execution"]["R_lite"][0]["children"]["core"]
 
 
 # -- the choice
-
-
-def test_without_distances_or_if_all_are_equal_the_first_are_taken():
-    amounts = [(0, 4)] * 8
-    assert sockets(8, lambda i, j: 21).apart == {}
-    for root in (sockets(8, lambda i, j: 21), sockets(8, cube)):
-        found = nearest(root, root.children, amounts, (0, 8))
-        assert found == ([0, 2] if root.apart else [0, 1])
-
-
-def test_a_node_of_very_many_domains_takes_no_time():
-    """32 of 64 domains, of which there are 10^18 sets: two halves are near, each to itself."""
-    root = sockets(64, lambda i, j: 12 if i % 2 == j % 2 else 30, cores=1)
-    with Lines() as work:
-        found = nearest(root, root.children, [(0, 1)] * 64, (0, 32))
-    assert found == list(range(0, 64, 2))
-    assert work.count < 20_000_000
-
-
-def test_domains_around_memory_are_as_far_apart_as_it_is_on_average():
-    # Three sockets of two NUMA domains; the distances are between the latter.
-    topo = {
-        "socket": [
-            {"numa": [{"cores": str(2 * i)}, {"cores": str(2 * i + 1)}], "memory": 1}
-            for i in range(3)
-        ]
-    }
-    far = matrix(6, lambda i, j: 12 if i // 2 == j // 2 else 20 + abs(i - j))
-    root = compile_topo(topo, 0b111111, 0, distances=Distances("numa", far)).root
-    a, b, c = root.children
-    assert root.apart[a][b] == root.apart[b][c] == 22_000  # 22, 23, 21, 22
-    assert root.apart[a][c] == 24_000
-    assert a.apart == {}
 
 
 @pytest.mark.parametrize("locality", ["numa", "socket"])
@@ -109,26 +55,7 @@ def test_a_matrix_that_is_not_about_the_topos_domains_tells_nothing(locality):
     assert compile_topo(topo, 31, 0, distances=distances).root.apart == {}
 
 
-def test_the_order_of_domains_is_that_of_their_cores_not_of_the_json():
-    topo = {"numa": [{"cores": "2"}, {"cores": "0"}, {"cores": "1"}]}
-    far = Distances("numa", matrix(3, lambda i, j: 12 if {i, j} == {0, 2} else 30))
-    root = compile_topo(topo, 0b111, 0, distances=far).root
-    assert [d.cores for d in root.children] == [1, 2, 4]
-    zero, one, two = root.children
-    assert root.apart[zero][two] == 12_000 < root.apart[zero][one] == root.apart[one][two]
-
-
 # -- jobs
-
-
-def test_cores_that_go_with_gpus_come_from_the_nearest_domains():
-    topo = {"socket": [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(8)]}
-    topo["socket"][3]["gpus"] = "0"
-    values = [list(row) for row in matrix(8, cube)]
-    resources = R(topo, "0-15", {"locality": "socket", "values": values})
-    resources["execution"]["R_lite"][0]["children"]["gpu"] = "0"
-    given = cores_of(alloc(Pool(resources), 1, "slot/[core=4;gpu=1]"))
-    assert given == "2-3,6-7"  # sockets 1 and 3
 
 
 def test_a_job_inside_a_job_knows_the_distances():
@@ -209,6 +136,8 @@ def test_very_many_domains_beside_the_same_memory_are_not_compared():
 
 @pytest.mark.depth
 def test_as_many_domains_as_a_key_may_have_are_compiled_in_bounded_work():
+    topo = {"socket": [{"cores": str(i)} for i in range(MAX_DOMAINS)]}
+    far = Distances("socket", matrix(MAX_DOMAINS, lambda i, j: 11 + (i + j) % 7))
     with Lines() as work:
-        sockets(MAX_DOMAINS, lambda i, j: 11 + (i + j) % 7, cores=1)
+        compile_topo(topo, (1 << MAX_DOMAINS) - 1, 0, distances=far)
     assert work.count < 40 * MAX_DOMAINS**2

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from made import asked, nodes
-from treepool.placement.choose.fitness import ALPHA, BETA, Fitness, Share, memory_locality
+from treepool.placement.choose.fitness import BETA, Fitness, Share, memory_locality
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.links import Link, Links
@@ -65,21 +65,6 @@ def test_a_slot_across_domains_counts_by_its_larger_part_beside_slots_that_are_w
 def test_the_smallest_link_counts():
     pool = Pool(cluster())
     assert placed(pool, 1, 4, 4).fitness().links == 10 / 50
-
-
-def test_slots_that_sit_well_each_are_perfect_together():
-    pool = Pool(cluster(1))
-    assert placed(pool, 4, 2, 1).fitness().total == 1.0
-
-
-def test_more_nodes_than_needed_count_against_a_job():
-    pool = Pool(cluster(4))
-    pool.alloc(9, pool.parse_resource_request(jobspec(1, 7, 0)))  # one core left on a node
-    spec = jobspec(2, 1, 0)
-    spec["resources"] = [{"type": "node", "count": 2, "with": [jobspec(1, 1, 0)["resources"][0]]}]
-    fitness = pool.alloc(1, pool.parse_resource_request(spec)).fitness()
-    assert fitness.inter == 1 / 2
-    assert fitness.total == pytest.approx(ALPHA * 0.5 + (1 - ALPHA) * 1.0)
 
 
 def test_without_links_or_several_gpus_only_memory_counts():

@@ -57,14 +57,6 @@ def test_however_full_jobs_without_gpus_make_it_each_gpu_can_have_its_cores(gpu_
             assert all(core in near for _, core in cores_of(got))
 
 
-def test_jobs_without_gpus_get_all_other_cores():
-    pool = pool_of("2")
-    assert len(cores_of(alloc(pool, 1, "slot=48/core"))) == 48
-    with pytest.raises(InsufficientResources):
-        alloc(pool, 2, "slot/core")
-    alloc(pool, 3, "slot/gpu")
-
-
 @pytest.mark.parametrize(
     "shape",
     ["slot=8/[core=8;gpu=1]", "slot=2/node{x}", "slot=8/numa{x}", "slot=4/socket{x}", "slot=8/gpu"],
@@ -138,13 +130,6 @@ def test_where_the_domain_of_a_gpu_has_too_few_the_domain_around_gives_the_rest(
 def test_other_values_are_refused(value):
     with pytest.raises(InvalidOption, match=r"gpu_cores.*not a whole number from 0 to 1024"):
         pool_of(value)
-
-
-def test_a_pool_with_a_new_option_answers_new_requests_by_it():
-    pool = pool_of("0")
-    pool.set_options(gpu_cores="2")
-    with pytest.raises(InfeasibleRequest):
-        alloc(pool, 1, "slot/core=32")
 
 
 @pytest.mark.parametrize("cores", [1, 3])

@@ -37,15 +37,6 @@ def given(pool, shape, jobid=1, **options):
     return alloc(pool, jobid, shape, **options).to_dict()["execution"]["R_lite"][0]["children"]
 
 
-def test_slots_in_a_row_are_found_though_one_after_another_would_not_do():
-    """Free are 0-1-2-3 of the ring; after 1-2 no second pair would be left."""
-    pool = Pool(node_R(Links.from_matrix(RING)))
-    taken = node_R(None)
-    taken["execution"]["R_lite"][0]["children"] = {"core": "11", "gpu": "4-5"}
-    pool.register_alloc(9, taken)
-    assert given(pool, "slot=2/[core;gpu=2]", gpu_link=50)["gpu"] == "0-3"
-
-
 def test_what_waits_and_what_never_can_be():
     pool = Pool(node_R(Links.from_matrix(RING)))
     given(pool, "slot/[core;gpu=5]")
@@ -74,16 +65,6 @@ def test_a_node_that_tells_no_links_serves_no_demand_for_two_gpus(locality):
     with pytest.raises(InfeasibleRequest, match="no GPU is known to have 1 GiB"):
         given(pool, "slot/[core;gpu=1]", gpu_memory=1)
     assert given(pool, "slot/[core;gpu=1]", gpu_link="nvlink") == {"core": "0", "gpu": "0"}
-
-
-@pytest.mark.parametrize("shape", ["slot/[core;gpu=1]", "slot/gpu=1"])
-@pytest.mark.parametrize("locality", ["preferred", "required"])
-def test_the_domain_with_the_fewest_free_gpus_gives_though_some_are_too_small(shape, locality):
-    """The rule of doc/design.md says free GPUs, not those that the slot could take."""
-    topo = {"socket": [{"cores": "0-3", "gpus": "0-1"}, {"cores": "4-7", "gpus": "2-4"}]}
-    links = Links(devices=(Device("large", 80, 0b00111), Device("small", 40, 0b11000)))
-    pool = Pool(node_R(links, topo, "0-7", "0-4"), locality=locality)
-    assert given(pool, shape, gpu_memory=80)["gpu"] == "0"
 
 
 def test_only_gpus_known_to_be_large_enough_count():

@@ -102,15 +102,6 @@ def test_equal_parts_are_found_whenever_there_is_a_way_and_as_few_as_possible(ce
         assert len(found) == min(map(len, alike))
 
 
-def test_parts_are_six_and_six_rather_than_ten_and_two():
-    fabric = {"switch": [{"ranks": "0-9"}, {"ranks": "10-19"}]}
-    R = nodes("0-19", "0-1", fabric=fabric)
-    for within, parts in (("switch:2", [10, 2]), ("switch:2:balanced", [6, 6])):
-        got = alloc(Pool(R), 1, "node=12/slot/core=2", within=within)
-        ranks = [rank for ranks, _, _ in got.parts for rank in idset.iterate(ranks)]
-        assert sorted(Counter(rank // 10 for rank in ranks).values(), reverse=True) == parts
-
-
 @pytest.mark.parametrize("wait", [{}, {"wait": 60}])
 def test_parts_are_equal_also_on_fewer_switches(wait):
     pool, _ = pool_of([[5, 5, 5, 5]])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +19,6 @@ from placement import strategies as random
 from placement.duel import Duel
 from placement.test_against_reference import SETTINGS
 from treepool import parse_shape
-from treepool.errors import InsufficientResources
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
@@ -34,49 +32,10 @@ def cluster_a(cores, gpus="0-7"):
     return R
 
 
-#: The first core of each NUMA domain of the first socket is the system's.
-KEPT = cluster_a("1-14,16-29,31-44,46-119")
-
-#: The GPUs of socket 1 are those of its first NUMA domain.
-UNEQUAL = json.loads(json.dumps(cluster_a("0-119")))
-for place, domain in enumerate(UNEQUAL["scheduling"]["children"][0]["topo"]["socket"][1]["numa"]):
-    domain.pop("gpus")
-    if place == 0:
-        domain["gpus"] = "4-7"
-
-
 def placed(pool, jobid, shape, **options):
     """What a slot gets: (rank, cores, GPUs)."""
     ((ranks, cores, gpus),) = alloc(pool, jobid, shape, **options).parts
     return idset.lowest(ranks), idset.encode(cores), idset.encode(gpus)
-
-
-@pytest.mark.parametrize("locality", ["preferred", "required"])
-def test_a_slot_is_in_a_numa_domain_of_the_other_socket_if_only_these_are_large_enough(locality):
-    pool = Pool(KEPT, locality=locality)
-    found = [placed(pool, jobid, "slot/[core=15;gpu=1]") for jobid in range(4)]
-    assert found == [
-        (0, "60-74", "4"),
-        (0, "75-89", "5"),
-        (0, "90-104", "6"),
-        (0, "105-119", "7"),
-    ]
-
-
-@pytest.mark.parametrize("locality", ["preferred", "required"])
-def test_a_slot_is_in_the_numa_domain_that_has_enough_gpus(locality):
-    pool = Pool(UNEQUAL, locality=locality)
-    assert placed(pool, 1, "slot/[core=2;gpu=2]") == (0, "60-61", "4-5")
-
-
-def test_with_locality_required_a_slot_waits_for_one_of_the_larger_domains():
-    pool = Pool(KEPT, locality="required")
-    slots = "node=16/slot=4/[core=15;gpu=1]"
-    pool.alloc(1, pool.parse_resource_request(random.jobspec(parse_shape(slots))))
-    with pytest.raises(InsufficientResources):
-        placed(pool, 2, "slot/[core=15;gpu=1]")
-    pool.free(1, final=True)
-    assert placed(pool, 2, "slot/[core=15;gpu=1]") == (0, "60-74", "4")
 
 
 def test_explain_does_not_call_a_slot_over_two_domains_local(tmp_path):

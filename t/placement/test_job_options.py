@@ -10,7 +10,6 @@ import pytest
 
 from made import nodes
 from treepool import parse_shape
-from treepool.cli.files import data_folder
 from treepool.errors import InvalidJobspec
 from treepool.placement.pool import Pool
 from treepool.placement.request import job_options
@@ -49,11 +48,6 @@ def test_an_option_like_a_known_one_is_asked_about():
     assert refused(localty="none").startswith("unknown option 'localty' (did you mean 'locality'?)")
 
 
-def test_the_schema_of_test_vectors_knows_the_same_options():
-    schema = json.loads((data_folder("schemas") / "testvectors.json").read_text())
-    assert sorted(schema["$defs"]["job_options"]["propertyNames"]["enum"]) == sorted(NAMES)
-
-
 @pytest.mark.parametrize("mode", job_options.LOCALITIES)
 def test_without_options_the_pools_locality_holds(mode):
     assert read(mode=mode) == JobOptions(mode)
@@ -64,49 +58,35 @@ SAYS = {"says_locality": True}
 
 GOOD = [
     ({"locality": "none"}, {"locality": "none"}),
-    ({"locality": "preferred"}, {"locality": "preferred", **SAYS}),
     ({"locality": "required"}, {"locality": "required", **SAYS}),
     ({"level": "socket"}, {"level": "socket"}),
     ({"topology_policy": "none"}, {"locality": "none"}),
-    ({"topology_policy": "best-effort"}, {"locality": "preferred", **SAYS}),
     ({"topology_policy": "restricted"}, {"locality": "required", **SAYS}),
     ({"topology_policy": "single-numa-node"}, {"locality": "required", "level": "numa", **SAYS}),
     ({"topology_scope": "slot"}, {}),
     ({"topology_scope": "node", "level": "socket"}, {"whole_node": True, "level": "socket"}),
     ({"same_numa": "require"}, {"level": "numa"}),
-    ({"same_numa": "require", "locality": "none"}, {"level": "numa", "locality": "none"}),
-    ({"same_numa": "require", "level": "numa"}, {"level": "numa"}),
-    ({"same_numa": "require", "topology_policy": "best-effort"}, {"level": "numa", **SAYS}),
     ({"same_numa": "required"}, {"level": "numa"}),
     ({"same_numa": "preferred"}, SAYS),
-    ({"same_numa": "prefer"}, SAYS),
     ({"same_numa": "prefer", "locality": "required"}, {"locality": "required", **SAYS}),
     ({"same_numa": "prefer", "level": "socket"}, {"level": "socket", **SAYS}),
-    ({"gpu_link": "nvlink"}, {"gpu_link_type": "nvlink"}),
-    ({"gpu_link": "xgmi"}, {"gpu_link_type": "xgmi"}),
     ({"gpu_link": "fast"}, {"gpu_link_type": "fast"}),
     ({"gpu_link": 300}, {"gpu_gbps": 300.0}),
-    ({"gpu_link": 0.5}, {"gpu_gbps": 0.5}),
     ({"gpu_memory": 40}, {"gpu_memory": 40 * 2**30}),
     ({"unified_memory": True}, {"unified_memory": True}),
     ({"unified_memory": False}, {}),
     ({"allow_cxl": True}, {"allow_cxl": True}),
-    ({"allow_cxl": False}, {}),
     ({"cores": "share"}, {"share_cores": True}),
     ({"window": "dat-1"}, {}),  # of an instance: its scheduler knows more
     ({"same": "driver"}, {"same": Same("driver", required=True)}),
-    ({"same": "driver:required"}, {"same": Same("driver", required=True)}),
     ({"same": "driver:require"}, {"same": Same("driver", required=True)}),
-    ({"same": "driver:preferred"}, {"same": Same("driver", required=False)}),
     ({"same": "driver:prefer"}, {"same": Same("driver", required=False)}),
     ({"within": "cell"}, {"within": (Within("cell"),)}),
     ({"within": "switch:1"}, {"within": (Within("switch"),)}),
     ({"within": "switch:3"}, {"within": (Within("switch", 3),)}),
     ({"segment": "switch:16"}, {"segments": (Segment("switch", 16),)}),
-    ({"wait": 600}, {"wait": 600.0, **SAYS}),
     ({"wait": 0.5, "locality": "required"}, {"wait": 0.5, "locality": "required", **SAYS}),
     ({"switches": 1}, {"within": (Within("switch"),)}),
-    ({"switches": 3}, {"within": (Within("switch", 3),)}),
     ({"switches": 3, "wait": 60}, {"within_for_now": Within("switch", 3), "wait": 60.0, **SAYS}),
     ({"within": "cell", "switches": 2}, {"within": (Within("cell"), Within("switch", 2))}),
     (
@@ -116,9 +96,7 @@ GOOD = [
     ({"within": "cell", "wait": 60}, {"within": (Within("cell"),), "wait": 60.0, **SAYS}),
     # Two limits of one locality: the smaller one says both.
     ({"within": "switch:2", "switches": 2}, {"within": (Within("switch", 2),)}),
-    ({"within": "switch:2", "switches": 3}, {"within": (Within("switch", 2),)}),
     ({"within": "switch:3", "switches": 2}, {"within": (Within("switch", 2),)}),
-    ({"within": "switch", "switches": 2}, {"within": (Within("switch"),)}),
     ({"within": "switch:1", "switches": 1}, {"within": (Within("switch"),)}),
     (
         {"within": "switch:3", "switches": 2, "wait": 60},
@@ -161,71 +139,42 @@ FLAG = "is not true or false"
 SAME = "is not the family of a property, such as driver or driver:preferred"
 BAD = [
     *((name, None, "null is not ") for name in NAMES),
-    *((name, [], "an array is not ") for name in NAMES),
     *((name, {"a": 1}, "an object is not ") for name in NAMES),
-    *((name, float("nan"), "nan is not ") for name in NAMES),
     *((name, "\x1b[2J\n", "'\\x1b[2J\\n' ") for name in NAMES),
     *((name, "x" * 5000, f"'{'x' * 57}...' ") for name in NAMES),
     ("locality", "near", f"'near' {LOCALITY}"),
-    ("locality", "", f"'' {LOCALITY}"),
-    ("locality", True, f"true {LOCALITY}"),
     ("level", "", f"'' {NAME}"),
-    ("level", 3, f"3 {NAME}"),
     ("level", "rack", "'rack' is not a locality; there are numa, socket"),
-    ("level", "node", "'node' is not a locality; there are numa, socket"),
     ("topology_policy", "static", f"'static' {POLICY}"),
     ("topology_scope", "pod", "'pod' is not one of slot, node"),
-    ("topology_scope", "container", "'container' is not one of slot, node"),
     ("same_numa", "none", "'none' is not one of preferred, required"),
-    ("same_numa", True, "true is not one of preferred, required"),
     ("gpu_link", "pcie", f"'pcie' {LINK}"),
-    ("gpu_link", "300", f"'300' {LINK}"),
     ("gpu_link", 0, f"0 {LINK}"),
-    ("gpu_link", -1, f"-1 {LINK}"),
-    ("gpu_link", True, f"true {LINK}"),
     ("gpu_link", 1_000_001, f"1000001 {LINK}"),
-    ("gpu_link", float("inf"), f"inf {LINK}"),
     ("gpu_link", 10**400, f"an integer of 1329 bits {LINK}"),
     ("gpu_memory", 0, f"0 {GIB}"),
-    ("gpu_memory", -40, f"-40 {GIB}"),
     ("gpu_memory", 39.5, f"39.5 {GIB}"),
-    ("gpu_memory", True, f"true {GIB}"),
     ("gpu_memory", "40GB", f"'40GB' {GIB}"),
     ("gpu_memory", 2**20 + 1, f"1048577 {GIB}"),
     ("unified_memory", 1, f"1 {FLAG}"),
-    ("unified_memory", "true", f"'true' {FLAG}"),
     ("allow_cxl", 0, f"0 {FLAG}"),
     ("cores", 4, "4 is not share"),
     ("window", "a b", "'a b' is not the name of a window"),
-    ("same", "", f"'' {SAME}"),
-    ("same", ":prefer", f"':prefer' {SAME}"),
-    ("same", "driver:", f"'driver:' {SAME}"),
     ("same", "driver:550", f"'driver:550' {SAME}"),
-    ("same", "driver:prefer:", f"'driver:prefer:' {SAME}"),
     ("same", "dri\nver", f"'dri\\nver' {SAME}"),
-    ("same", "dri\u202ever", f"'dri\\u202ever' {SAME}"),
     ("same", True, f"true {SAME}"),
     ("within", "", f"'' {NAME}"),
     ("within", "pod", "'pod' is not a locality above the nodes; there are cell, switch"),
-    ("within", "numa", "'numa' is not a locality above the nodes; there are cell, switch"),
     ("segment", "switch", f"'switch' {SEGMENT}"),
     ("segment", "switch:0", f"'switch:0' {SEGMENT}"),
-    ("segment", "switch:-1", f"'switch:-1' {SEGMENT}"),
     ("segment", "switch:1e3", f"'switch:1e3' {SEGMENT}"),
-    ("segment", ":16", f"':16' {SEGMENT}"),
     ("wait", 0, f"0 {SECONDS}"),
-    ("wait", -5, f"-5 {SECONDS}"),
     ("wait", "10m", f"'10m' {SECONDS}"),
-    ("wait", True, f"true {SECONDS}"),
     ("wait", 1e10, f"10000000000.0 {SECONDS}"),
     ("within", "switch:0", "'0' is not a number of domains, such as 3 or 3:balanced"),
-    ("within", "switch:-2", "'-2' is not a number of domains"),
     ("within", "switch:" + "9" * 50, "'999"),
     ("switches", 0, "0 is not a number of domains"),
-    ("switches", 10**9, "1000000000 is not a number of domains"),
     ("switches", 1.5, "1.5 is not a number of domains"),
-    ("switches", "2", "'2' is not a number of domains"),
-    ("switches", True, "true is not a number of domains"),
     ("segment", "switc:16", "'switc' is not a locality above the nodes (did you mean 'switch'?)"),
 ]
 
@@ -256,11 +205,6 @@ CONTRADICTIONS = [
     ),
     (
         "topology_policy",
-        {"topology_policy": "best-effort", "locality": "required"},
-        "'best-effort' contradicts locality='required'",
-    ),
-    (
-        "topology_policy",
         {"topology_policy": "single-numa-node", "level": "socket"},
         "'single-numa-node' contradicts level='socket'",
     ),
@@ -269,9 +213,7 @@ CONTRADICTIONS = [
         {"same_numa": "require", "level": "socket"},
         "'require' contradicts level='socket'",
     ),
-    ("same_numa", {"same_numa": "required", "level": "rack"}, "'required' contradicts level="),
     ("topology_scope", {"topology_scope": "node"}, "node needs a level"),
-    ("topology_scope", {"topology_scope": "node", "same_numa": "prefer"}, "node needs a level"),
     (
         "topology_scope",
         {"topology_scope": "node", "topology_policy": "restricted"},
@@ -297,11 +239,6 @@ CONTRADICTIONS = [
         "same_numa",
         {"same_numa": "prefer", "locality": "none"},
         "'prefer' contradicts locality='none'",
-    ),
-    (
-        "same_numa",
-        {"same_numa": "preferred", "topology_policy": "none"},
-        "'preferred' contradicts topology_policy='none'",
     ),
 ]
 
@@ -379,12 +316,8 @@ def request(shape, constraints=None, **options):
     [
         ({"level": "numa"}, "slot=2/core=3", "slot=2/numa/core=3"),
         ({"level": "socket"}, "slot/[core=3;gpu=1]", "slot/socket/[core=3;gpu=1]"),
-        ({"level": "numa"}, "slot/gpu", "slot/numa/gpu"),
-        ({"level": "numa"}, "node=1-2/slot=3/core", "node=1-2/slot=3/numa/core"),
         ({"level": "numa"}, "slot/node/core=3", "slot/node/numa/core=3"),
         ({"same_numa": "require"}, "slot=2/core=3", "slot=2/numa/core=3"),
-        ({"level": "numa", "topology_scope": "slot"}, "node/slot=2/core", "node/slot=2/numa/core"),
-        ({"level": "numa", "topology_scope": "node"}, "node/slot=2/core", "node/numa/slot=2/core"),
         (
             {"level": "socket", "topology_scope": "node"},
             "node=2/slot=2/[core;gpu]",
@@ -407,13 +340,7 @@ def test_single_numa_node_is_the_level_and_required():
     ("shape", "options", "why"),
     [
         ("slot/numa/core", {"level": "socket"}, "names localities above or below 'slot'"),
-        ("slot/socket{x}", {"level": "socket"}, "names localities above or below 'slot'"),
         ("socket/slot/core", {"level": "numa"}, "names localities above or below 'slot'"),
-        (
-            "node/socket/slot/core",
-            {"same_numa": "require"},
-            "names localities above or below 'slot'",
-        ),
         (
             "slot/core",
             {"level": "numa", "topology_scope": "node"},
@@ -437,12 +364,6 @@ def test_a_level_that_the_shape_leaves_no_room_for_is_refused(shape, options, wh
         ),
         (
             "slot=2/switch/node=4/core",
-            {"within": "cell:3"},
-            "/resources/0: 3 domains of 'cell' at most are asked for,"
-            " but the jobspec names 'switch' below 'slot'",
-        ),
-        (
-            "slot=2/switch/node=4/core",
             {"segment": "cell:2"},
             "/resources/0: segments are asked for, but the jobspec names 'switch' below 'slot'",
         ),
@@ -455,11 +376,6 @@ def test_a_level_that_the_shape_leaves_no_room_for_is_refused(shape, options, wh
             "slot=1-3/node=2/core",
             {"segment": "cell:2"},
             "/resources/0: segments need a fixed number of nodes, but it is a range for 'slot'",
-        ),
-        (
-            "node=9/slot/core",
-            {"segment": "cell:2"},
-            "/resources/0/with/0: segments of 2 nodes do not divide the 9 nodes of 'slot'",
         ),
         (
             "switch=2/node=4/slot/core",

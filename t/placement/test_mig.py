@@ -8,8 +8,7 @@ import pytest
 
 from placement.test_gpu_link import given, node_R
 from treepool import parse_shape
-from treepool.errors import InfeasibleRequest, InsufficientResources, TooComplex
-from treepool.placement.nodes.compile import compile_topo
+from treepool.errors import InfeasibleRequest, TooComplex
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
@@ -28,56 +27,11 @@ def pool(**options):
     return Pool(node_R(None, TOPO, "0-7", "0-4"), **options)
 
 
-def test_domains_count_full_gpus_and_mig_domains_their_slices():
-    node_type = compile_topo(TOPO, 0xFF, 0b11111)
-    counted = [(d.name, d.ngpus, idset.encode(d.open_gpus)) for d in node_type.root.walk()]
-    assert counted == [
-        ("node", 1, "0"),
-        ("numa", 1, "0"),
-        ("mig-1g.10gb", 2, "1-2"),
-        ("numa", 0, ""),
-        ("mig-1g.10gb", 2, "3-4"),
-    ]
-    assert node_type.root.gpus == 0b11111
-
-
-@pytest.mark.parametrize("locality", ["preferred", "required", "none"])
-@pytest.mark.parametrize("shape", ["slot/[core;gpu=1]", "slot/gpu=1", "slot/numa/[core;gpu=1]"])
-def test_who_asks_a_gpu_gets_no_slice(shape, locality):
-    cluster = pool(locality=locality)
-    assert given(cluster, shape)["gpu"] == "0"
-    with pytest.raises(InsufficientResources):
-        given(cluster, shape, 2)
-
-
-@pytest.mark.parametrize("locality", ["preferred", "required", "none"])
-def test_slices_are_given_by_name(locality):
-    cluster = pool(locality=locality)
-    taken = [given(cluster, "slot/mig-1g.10gb/gpu=1", jobid)["gpu"] for jobid in (1, 2, 3, 4)]
-    assert sorted(taken) == ["1", "2", "3", "4"]
-    with pytest.raises(InsufficientResources):
-        given(cluster, "slot/mig-1g.10gb/gpu=1", 5)
-    assert given(cluster, "slot/[core;gpu=1]", 6)["gpu"] == "0"
-
-
 def test_reasons_count_full_gpus_and_slices_apart():
     with pytest.raises(InfeasibleRequest, match=r"2 GPUs: the largest has 1 \(slices .* mig-1g"):
         given(pool(), "slot/[core;gpu=2]")
     with pytest.raises(InfeasibleRequest, match=r"no mig-1g.10gb domain has 3 GPUs: .* has 2$"):
         given(pool(), "slot/mig-1g.10gb/[core;gpu=3]")
-
-
-def test_whole_domains_take_the_slices_in_them_and_only_if_all_are_free():
-    cluster = pool()
-    assert given(cluster, "slot/mig-1g.10gb/[core=1;gpu=2]")["gpu"] == "3-4"
-    with pytest.raises(InsufficientResources):
-        given(cluster, "slot=2/numa{x}", 2)
-    assert given(cluster, "slot/numa{x}", 3)["gpu"] == "0-2"
-
-
-def test_a_mig_domain_in_a_whole_domain_is_not_given_again():
-    cluster = pool()
-    assert given(cluster, "slot/[numa{x};mig-1g.10gb/gpu=2]")["gpu"] == "1-4"
 
 
 def test_slices_have_no_part_in_links():

@@ -15,13 +15,11 @@ from placement.test_against_reference import SETTINGS
 from placement.test_work import cluster, request
 from treepool.errors import InvalidOption
 from treepool.placement.choose.mix import Mix
-from treepool.placement.choose.policy import Packing
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.usable import PER_GPU, stranded
-from treepool.placement.on_node.fit import fit
+from treepool.placement.nodes.usable import PER_GPU
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.rfc.mix import MAX_KINDS, Kind, read_kind, read_mix
+from treepool.rfc.mix import MAX_KINDS, Kind, read_mix
 
 #: Four sockets of 24 cores and a GPU.
 POOL = Pool(cluster(2))
@@ -31,11 +29,6 @@ ALL = (1 << 96) - 1
 
 #: Kinds of jobs with a list in their shape.
 EIGHT, LISTED = Kind("slot/[core=8;gpu=1]", 7), Kind("slot/core=1,2,4")
-
-
-def lost(text, cores, gpus):
-    """The GPUs that the mix *text* cannot use where these *cores* and *gpus* are free."""
-    return Mix(read_mix(text)).stranded(TYPE, cores, gpus) / PER_GPU
 
 
 @pytest.mark.parametrize(
@@ -69,33 +62,6 @@ def test_what_is_no_mix_is_refused_in_one_line(text, said):
         Pool(cluster(2), mix=text)
     assert "\n" not in str(caught.value)
     assert said in str(caught.value)
-
-
-def test_without_a_mix_a_gpu_is_stranded_as_far_as_its_share_of_cores_is_gone():
-    for cores, gpus in ((ALL, 0b1111), ((1 << 12) - 1, 0b0011), (0, 0b1)):
-        assert Mix().stranded(TYPE, cores, gpus) == stranded(TYPE, cores, gpus)
-
-
-def test_a_gpu_is_stranded_by_the_weight_of_the_jobs_that_do_not_fit_beside_it():
-    small, large = "slot/[core=4;gpu=1]", "slot/[core=24;gpu=1]"
-    assert lost(f"1*{small},3*{large}", (1 << 12) - 1, 0b0001) == 0.75
-    assert lost(f"1*{small},3*{large}", (1 << 24) - 1, 0b0001) == 0
-    assert lost(small, (1 << 24) - 1, 0b0011) == 1, "no core in the other's socket"
-
-
-def test_kinds_weigh_by_the_gpus_that_their_jobs_take():
-    one, four = "slot/[core=4;gpu=1]", "slot/node{x}"
-    assert lost(f"1*{one},1*{four}", ALL & ~1, 0b1111) == pytest.approx(4 * 4 / 5, abs=0.01)
-    small = "slot/[core=4;gpu=1]"
-    for many in (
-        "slot=12/[core=24;gpu=1]",
-        "node=3/slot=4/[core=24;gpu=1]",
-        "slot=3/node=4/[core=24;gpu=1]",
-        "switch=3/node=4/[slot/[core=24;gpu=1]]",
-        "slot=2/switch=3/node=2/[core=24;gpu=1]",
-    ):
-        stranded = lost(f"4*{small},1*{many}", (1 << 12) - 1, 0b0001)
-        assert stranded == pytest.approx(12 / 16, abs=0.01), many
 
 
 SMALL = "slot/[core=4;gpu=1]"
@@ -143,37 +109,6 @@ def test_the_smallest_domain_is_that_of_the_nodes_that_are_left():
     assert lost_beside_small(pool) == pytest.approx(4 / 8, abs=0.01)
 
 
-def test_a_kind_with_ranges_is_its_smallest_job():
-    for many in ("node=2-4/slot=1-4/[core=4;gpu=1]", "slot=2-5/[core=4-24;gpu=1-3]"):
-        assert lost(many, (1 << 4) - 1, 0b0001) == 0, many
-        assert lost(many, (1 << 3) - 1, 0b0001) == 1, many
-    assert lost("node/slot=2-4/[core=4;gpu=1]", ALL, 0b0001) == 1
-
-
-def test_jobs_that_span_domains_use_the_gpus_of_the_node():
-    assert lost("slot/[core=30;gpu=1]", (1 << 30) - 1, 0b1111) == 0
-    assert lost("slot/[core=30;gpu=1]", (1 << 29) - 1, 0b1111) == 4
-
-
-def test_kinds_that_an_idle_node_could_not_host_do_not_count():
-    gpu, other = "slot/[core=24;gpu=1]", "slot/[core=200;gpu=8],1*slot/core=8,1*slot/rack/gpu"
-    assert lost(f"1*{gpu},9*{other}", ALL, 0b1111) == pytest.approx(0, abs=0.05)
-    assert lost(f"1*{gpu},9*{other}", 0xFF, 0b1111) == 4
-
-
-@pytest.mark.parametrize("others", [1, 999, 100_000, 999_999_999])
-def test_the_weight_of_kinds_that_fit_nowhere_changes_nothing_of_what_is_stranded(others):
-    text = f"1*slot/[core=24;gpu=1],3*slot/[core=4;gpu=1],{others}*slot/[core=200;gpu=8]"
-    assert lost(text, ALL, 0b1111) == 0
-    assert lost(text, 0xFF, 0b0001) == 0.25
-    assert lost(text, 0, 0b0111) == 3
-
-
-def test_where_no_kind_uses_a_gpu_all_are_stranded():
-    assert lost("slot/core=8", ALL, 0b0111) == 3
-    assert lost("slot/core=8", ALL, 0) == 0
-
-
 def test_what_is_usable_is_never_more_after_a_job_than_the_bound():
     chance = random.Random(5)
     kinds = "3*slot/[core=7;gpu=1],1*slot/socket{x},2*slot/[core=30;gpu=2],1*slot/node{x}"
@@ -195,19 +130,6 @@ def test_copies_and_pools_with_the_same_options_choose_alike_whatever_was_asked_
         copy = first.copy()
         places = [pool.alloc(jobid, request(pool, shape)).parts for pool in (first, again, copy)]
         assert places[0] == places[1] == places[2]
-
-
-def test_what_a_gpu_is_worth_depends_on_the_mix():
-    """Three GPUs with a third of their cores are one, unless eight cores are all that is asked."""
-    thirds = NodeState(TYPE, 0x0000FF_0000FF_0000FF, 0b0111)
-    whole = NodeState(TYPE, (1 << 24) - 1, 0b0001)
-    ask = request(POOL, "slot/[core=8;gpu=1]").ask
-
-    def first(policy):
-        return min((thirds, whole), key=lambda state: policy.key(state, ask, fit(state, ask)))
-
-    assert first(Packing()) is thirds, "there it wastes nothing that others could use"
-    assert first(Packing(mix=Mix(read_mix("slot/[core=8;gpu=1]")))) is whole, "the fullest node"
 
 
 @pytest.mark.parametrize("mix", ["1*slot/sockt{x}", "1*slot/gpu,2*node/slot/sockt/core=2"])
@@ -273,7 +195,3 @@ def test_a_mig_instance_is_usable_only_for_jobs_that_name_it():
     (node,) = pool.inventory.node_types
     assert pool.situation.policy.mix.usable_of(node, 0b1, 0b1) == 0
     assert pool.situation.policy.mix.usable_of(node, 0b1, 0b10) == PER_GPU
-
-
-def test_a_kind_reads_back():
-    assert read_kind("slot/core=2") == Kind("slot/core=2", 1.0)

@@ -193,16 +193,6 @@ def test_a_reader_that_keeps_up_with_the_journal_never_reads_everything_again():
     assert journal.since(0) is None
 
 
-def test_a_job_that_lost_its_reservation_to_a_window_can_be_removed_at_once():
-    case = Case()
-    case.runs(1, "slot=1/core=8", NOW + 10)
-    case.submit(2, "slot=2/core=8")
-    case.queue.set_windows([Window("w", 0b1, NOW + 20, NOW + 30)])
-    assert case.queue.remove(2) is not None
-    case.run()
-    assert case.starts() == {}
-
-
 @pytest.mark.parametrize("steps", range(1, 8))
 def test_room_is_not_forgotten_when_a_pass_ends_before_it_was_looked_at(monkeypatch, steps):
     monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
@@ -218,24 +208,6 @@ def test_room_is_not_forgotten_when_a_pass_ends_before_it_was_looked_at(monkeypa
     case.queue.set_rules(rule, {})
     case.run()
     assert sorted(case.got) == [2, 3, 4]
-
-
-@pytest.mark.parametrize("steps", range(1, 12))
-def test_a_job_with_a_reservation_is_cancelled_while_gained_room_is_weighed(monkeypatch, steps):
-    monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
-    case = Case(nodes=3)
-    case.runs(1, "slot=1/core=8", NOW + 100)
-    case.runs(2, "slot=1/core=8", NOW + 200)
-    case.submit(3, "slot=2/core=8")
-    case.submit(4, "slot=3/core=8")
-    case.pool.update_expiration(1, NOW + 50)
-    work = case.queue.run()
-    for _ in range(steps):
-        next(work, None)
-    case.queue.remove(3)
-    case.run()
-    assert case.starts() == {4: NOW + 200}
-    assert case.queue.settled
 
 
 def searching(case, shape):

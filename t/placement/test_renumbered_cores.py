@@ -12,7 +12,7 @@ import pytest
 
 from made import alloc, nodes
 from placement.inherited import excluding, ids, inherited, inherited_contained, started
-from treepool import ResourceSet, subinstance
+from treepool import ResourceSet
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -60,44 +60,6 @@ def outer_ids(outer, inner, inside):
 WAYS = pytest.mark.parametrize("inside", [inherited, inherited_contained])
 
 
-def test_an_allocation_tells_which_cores_and_gpus_of_the_topo_it_has():
-    pool = Pool(cluster())
-    first = alloc(pool, 1, "slot/[core=3;gpu=1]").to_dict()
-    assert told(first) == {"cores": "0-2", "gpus": "0"}
-    second = alloc(pool, 2, "slot/[core=3;gpu=1]").to_dict()
-    assert told(second) == {"cores": "4-6", "gpus": "1"}
-    third = alloc(pool, 3, "slot/node{x}").to_dict()
-    assert told(third) is None  # all that the pool has there
-    assert ResourceSet.problems(second) == []
-
-
-@WAYS
-def test_a_slot_inside_gets_the_cores_of_its_gpus_own_domain(inside):
-    pool = Pool(cluster())
-    alloc(pool, 1, "slot/[core=3;gpu=1]")
-    outer = alloc(pool, 2, "slot=2/[core=3;gpu=1]").to_dict()
-    assert held(outer) == {0: ([4, 5, 6, 8, 9, 10], [1, 2])}
-    inner = Pool(inside(outer))
-    one = alloc(inner, 1, "slot/[core=2;gpu=1]").to_dict()
-    two = alloc(inner, 2, "slot/[core=2;gpu=1]").to_dict()
-    gpus = ([1], [2]) if inside is inherited else ([0], [1])
-    assert held(one) == {0: ([0, 1], gpus[0])}
-    assert held(two) == {0: ([3, 4], gpus[1])}
-    assert told(two) == {"cores": "8-9", "gpus": "2"}
-
-
-@WAYS
-def test_a_domain_of_which_the_job_has_a_part_is_not_whole_inside(inside):
-    pool = Pool(cluster())
-    alloc(pool, 1, "slot/core=2")
-    outer = alloc(pool, 2, "slot/[core=6;gpu=2]").to_dict()
-    inner = Pool(inside(outer))
-    assert held(outer) == {0: ([2, 3, 4, 5, 6, 7], [0, 1])}
-    assert held(alloc(inner, 1, "slot/numa{x}").to_dict()) == {0: ([2, 3, 4, 5], [1])}
-    with pytest.raises(InfeasibleRequest, match="2 whole numa domains"):
-        alloc(inner, 2, "slot/numa=2{x}")
-
-
 def near(topo_cores, gpus):
     """True if all ids are of one NUMA domain."""
     homes = {core // 4 for core in topo_cores} | set(gpus)
@@ -140,25 +102,6 @@ def test_three_levels_down_every_slot_that_can_be_near_is_near_in_the_outermost_
                 for rank, (cores, gpus) in translated.items()
             ]
         assert all(near(*taken) for taken in held(last).values())
-
-
-@pytest.mark.parametrize("inside", [subinstance, lambda R: R, inherited, inherited_contained])
-def test_what_is_allocated_where_cores_were_renumbered_can_be_an_instance_again(inside):
-    pool = Pool(cluster())
-    alloc(pool, 1, "slot/[core=3;gpu=1]")
-    inner = Pool(inherited(alloc(pool, 2, "slot=2/[core=3;gpu=1]").to_dict()))
-    alloc(inner, 1, "slot/[core=2;gpu=1]")
-    outer = alloc(inner, 2, "slot/[core=3;gpu=1]").to_dict()
-    assert held(outer) == {0: ([3, 4, 5], [2])}
-    assert told(outer) == {"cores": "8-10", "gpus": "2"}
-    assert ResourceSet.problems(outer) == []
-    innermost = Pool(inside(outer))
-    alloc(innermost, 1, "slot/core=1")
-    last = alloc(innermost, 2, "slot/[core=1;gpu=1]").to_dict()
-    assert told(last) == {"cores": "9", "gpus": "2"}
-    renumbered = inside in (inherited, inherited_contained)
-    gpu = 0 if inside is inherited_contained else 2
-    assert held(last) == {0: ([1 if renumbered else 4], [gpu])}
 
 
 @pytest.mark.parametrize(

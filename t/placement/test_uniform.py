@@ -6,14 +6,12 @@ import random
 
 import pytest
 
-from placement.reference import Ids
 from placement.strategies import jobspec
 from placement.wanted import Need, Part
 from treepool import parse_shape
 from treepool.errors import TooComplex
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.tree import NodeType
 from treepool.placement.on_node import fit
 from treepool.placement.pool import Pool
 from treepool.placement.request import need
@@ -33,10 +31,6 @@ def ask(slot: Need, most: int, locality: str) -> need.Ask:
     each = need.Need(slot.cores, slot.gpus, parts=(asked,), with_core=slot.a_core)
     group = need.Part(need.SLOT, Count(1, most), False, each)
     return need.ask_of(group, True, False, locality)
-
-
-def state_of(node: NodeType, free: Ids) -> NodeState:
-    return NodeState(node, idset.from_ids(free.cores), idset.from_ids(free.gpus))
 
 
 def fragmented(rng: random.Random, chance: float) -> NodeState:

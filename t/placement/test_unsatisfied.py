@@ -75,15 +75,11 @@ def has(*names: str) -> dict[str, Any]:
     [
         # one value
         (has("amd-mi300"), "no node has property amd-mi300"),
-        (has("red", "amd-mi300"), "no node has property amd-mi300"),
         (has("^all"), "every node has property all"),
         ({"hostlist": ["x7"]}, "no node is called x7"),
-        ({"hostlist": ["x[7-9]", "y1"]}, "no node is called x[7-9],y1"),
         ({"ranks": ["7"]}, "no node has rank 7"),
-        ({"ranks": ["7-9"]}, "no node has rank 7-9"),
         # which operand of an and
         ({"and": [has("red"), {"hostlist": ["x7"]}]}, "no node is called x7"),
-        ({"and": [{"and": [has("red")]}, {"and": [has("gone")]}]}, "no node has property gone"),
         ({"hostlist": ["n0"], "properties": ["gone"]}, "no node has property gone"),
         # each alone, not together
         (
@@ -93,11 +89,6 @@ def has(*names: str) -> dict[str, Any]:
         (
             {"and": [has("all", "red"), {"ranks": ["0-3"]}, {"hostlist": ["n[2-3]"]}]},
             "some node satisfies each of property red and host n[2-3], but none satisfies both",
-        ),
-        (
-            {"and": [{"ranks": ["0,2"]}, has("red"), {"hostlist": ["n[1-2]"]}]},
-            "some node satisfies each of rank 0,2, property red and host n[1-2], "
-            "but none satisfies all of them",
         ),
         (
             {"and": [has("^red"), {"or": [{"ranks": ["0"]}, {"ranks": ["1"]}]}]},
@@ -115,7 +106,6 @@ def has(*names: str) -> dict[str, Any]:
             "nor is any of 2 other alternatives satisfied",
         ),
         ({"not": [has("all")]}, "every node has property all"),
-        ({"not": [has("^gone")]}, "no node has property gone"),
         (
             {"not": [{"or": [has("red"), has("blue")]}]},
             "every node satisfies (property red or property blue)",

@@ -9,7 +9,6 @@ from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import ABOVE_KEYS, POLICIES, Packing
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.usable import PER_GPU, stranded, usable
 from treepool.placement.on_node.fit import fit
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -20,39 +19,6 @@ from treepool.rfc import idset
 def state(cores, gpus):
     """A node of four sockets of 24 cores and a GPU, on which these are free."""
     return NodeState(TYPE, cores, gpus)
-
-
-def test_a_gpu_is_usable_as_far_as_its_share_of_cores_is_free_in_its_socket():
-    assert usable(state((1 << 96) - 1, 0b1111)) == 4 * PER_GPU
-    assert usable(state((1 << 12) - 1, 0b0001)) == PER_GPU // 2
-    assert usable(state(((1 << 24) - 1) << 24, 0b0001)) == 0
-
-
-def test_a_gpus_share_is_no_more_than_it_would_be_if_all_of_the_node_were_dealt_out():
-    sockets = [{"cores": "0-11", "gpus": "0"}, {"cores": "12-15", "gpus": "1"}]
-    ragged = compile_topo({"socket": sockets}, 0xFFFF, 0b11)
-    assert usable(NodeState(ragged, 0x00FF, 0b01)) == PER_GPU, "8 of its 12 cores"
-
-
-def test_free_gpus_that_are_not_usable_are_stranded():
-    half = state((1 << 12) - 1, 0b0011)
-    assert stranded(TYPE, half.cores, half.gpus) == 1.5 * PER_GPU
-
-
-def with_a_gpu_at_the_root():
-    """Two sockets of 8 cores and a GPU; a third GPU is in none of them."""
-    sockets = [{"cores": "0-7", "gpus": "0"}, {"cores": "8-15", "gpus": "1"}]
-    return compile_topo({"gpus": "0-2", "socket": sockets}, (1 << 16) - 1, 0b111)
-
-
-@pytest.mark.parametrize(
-    ("cores", "gpus", "number"),
-    [((1 << 16) - 1, 0b111, 3), ((1 << 16) - 1, 0b100, 1), (0b11111, 0b100, 1), (0, 0b100, 0)],
-)
-def test_a_gpu_in_no_socket_is_usable_with_any_cores_where_all_are_in_sockets(cores, gpus, number):
-    node = NodeState(with_a_gpu_at_the_root(), cores, gpus)
-    assert usable(node) == number * PER_GPU
-    assert stranded(node.type, cores, gpus) == (idset.size(gpus) - number) * PER_GPU
 
 
 @pytest.mark.parametrize(
@@ -68,49 +34,6 @@ def test_a_key_is_no_larger_before_the_fit_is_known(shape):
         found = fit(one, ask)
         if found is not None:
             assert policy.key(one, ask, None) <= policy.key(one, ask, found)
-
-
-def order(policy, node, shape):
-    """Where the first slot of a request on *node* stands."""
-    ask = request(Pool(cluster(2)), shape).ask
-    found = fit(node, ask)
-    return policy.key(node, ask, found) + policy.straddle * found.segments[0].remote
-
-
-def test_of_equal_costs_the_local_one_is_taken_whatever_the_weight():
-    fuller = state(0x00000F_00000F, 0)  # four cores in each of two sockets
-    local = state(0x0000FF_0000FF, 0)
-    weightless = Packing(gpus=0)
-    assert order(weightless, local, "slot/core=6") < order(weightless, fuller, "slot/core=6")
-    assert order(weightless, fuller, "slot/core=4") < order(weightless, local, "slot/core=4")
-
-
-def test_the_fullest_node_is_taken_where_nothing_is_wasted():
-    fuller, emptier = state((1 << 48) - 1, 0b0011), state((1 << 72) - 1, 0b0111)
-    shape = "slot/[core=24;gpu=1]"
-    assert order(Packing(), fuller, shape) < order(Packing(), emptier, shape)
-
-
-def test_a_gpu_that_loses_its_cores_counts_as_two_that_others_could_use():
-    wasting = state((1 << 24) - 1, 0b0001)
-    sparing = state((1 << 84) - 1, 0b1110)  # two GPUs and a half, and a socket of cores alone
-    assert order(Packing(), sparing, "slot/core=24") < order(Packing(), wasting, "slot/core=24")
-
-
-def test_a_job_leaves_larger_nodes_to_jobs_that_no_other_can_serve():
-    sizes = {gpus: compile_topo(None, (1 << 12 * gpus) - 1, (1 << gpus) - 1) for gpus in (4, 8)}
-    small = NodeState(sizes[4], (1 << 36) - 1, 0b0111)
-    large = NodeState(sizes[8], (1 << 12) - 1, 0b0001)
-    assert order(Packing(), small, "slot/[core=12;gpu=1]") < order(
-        Packing(), large, "slot/[core=12;gpu=1]"
-    )
-
-
-def test_of_idle_nodes_the_one_with_fewer_cores_is_broken_though_the_job_wastes_more():
-    large, small = (compile_topo(None, (1 << cores) - 1, 0xFF) for cores in (128, 96))
-    idle = {kind: NodeState(kind, kind.root.cores, kind.root.gpus) for kind in (large, small)}
-    policy, shape = Packing(), "slot/[core=16;gpu=1]"
-    assert order(policy, idle[small], shape) < order(policy, idle[large], shape)
 
 
 def test_keys_keep_their_range_on_the_largest_nodes():

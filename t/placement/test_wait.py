@@ -89,15 +89,6 @@ def test_a_job_waits_for_one_switch_and_takes_two_when_it_has_waited():
     assert run.placed == {3: [2, 3, 6, 7]}
 
 
-def test_a_job_starts_in_one_switch_as_soon_as_it_can():
-    run = split()
-    run.waits(3, "node=4/slot/core=4", wait=300)
-    run.step(NOW + 5)
-    run.pool.free(2)
-    run.step()
-    assert run.placed == {3: [4, 5, 6, 7]}
-
-
 @pytest.mark.parametrize(
     ("wait", "start", "ranks"), [(30, NOW + 30, [2, 3, 6, 7]), (300, NOW + 100, [4, 5, 6, 7])]
 )
@@ -118,16 +109,6 @@ def test_a_reservation_moves_to_a_close_place_that_is_free_earlier():
     run.pool.update_expiration(1, NOW + 50)
     run.step()
     assert run.reserved(3) == (NOW + 50, [0, 1, 2, 3])
-
-
-def test_a_reservation_of_two_switches_moves_when_nodes_come_earlier_than_that():
-    run = split()
-    run.runs(9, [6, 7], NOW + 80)
-    run.waits(3, "node=4/slot/core=4", wait=30)
-    assert run.reserved(3) == (NOW + 80, [2, 3, 6, 7])
-    run.pool.update_expiration(9, NOW + 20)
-    run.step()
-    assert run.reserved(3) == (NOW + 30, [2, 3, 6, 7])
 
 
 def test_the_first_job_of_a_fifo_queue_holds_up_the_others_meanwhile():
@@ -184,13 +165,6 @@ def test_a_job_waits_for_as_few_switches_as_it_says_and_then_takes_any():
     assert run.placed == {4: [2, 9, 10, 11, 14, 15]}
 
 
-def test_a_job_starts_in_as_few_switches_as_it_says_as_soon_as_it_can():
-    run = limited(NOW + 20)
-    run.pool.free(2)
-    run.step(NOW + 20)
-    assert run.placed == {4: [8, 9, 10, 11, 14, 15]}
-
-
 @pytest.mark.parametrize("options", [{}, {"switches": 1}])
 def test_what_an_idle_pool_has_in_no_domain_is_not_waited_for(options):
     run = Run()
@@ -234,12 +208,6 @@ def test_strictly_the_nodes_are_in_one_of_the_domains_in_which_an_idle_pool_has_
     assert strict.wait == 0
 
 
-def test_strictly_two_switches_are_in_one_cell():
-    run = Run(fabric=CELLS, nodes=16)
-    strict = run.pool.strict(run.request("switch=2/node=2/slot/core=4", wait=30))
-    assert [level.name for level in strict.levels] == ["cell", "switch"]
-
-
 @pytest.mark.parametrize(("nodes", "name"), [(1, "switch"), (4, "switch"), (5, "cell")])
 def test_with_switches_it_is_the_lowest_locality_if_an_idle_pool_can(nodes, name):
     run = Run(fabric=CELLS, nodes=16)
@@ -276,20 +244,6 @@ def test_the_reason_says_until_when():
     assert run.why(3).startswith("no close place is free until ")
     run.waits(4, "node=5/slot/core=4", wait=300)  # waits for nodes
     assert "close" not in run.why(4)
-
-
-@pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
-def test_another_priority_keeps_the_time(policy):
-    run = Run(policy)
-    run.runs(1, [0, 1], 0)
-    run.runs(2, [4, 5], 0)
-    run.waits(3, "node=4/slot/core=4", wait=30)
-    run.waits(4, "node=4/slot/core=4", wait=30)
-    run.queue.prioritize(4, 17)
-    run.step()
-    assert run.placed == {}
-    run.step(NOW + 30)
-    assert run.placed == {4: [2, 3, 6, 7]}
 
 
 def test_a_job_that_left_is_not_waited_for():

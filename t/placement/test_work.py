@@ -62,16 +62,6 @@ def distinct_masks(count, size, width=96, seed=1):
     return list(found)
 
 
-@pytest.fixture(scope="module")
-def crowded():
-    """3,000 nodes of which no two are in the same state, though all have 60 cores and 4 GPUs."""
-    pool = Pool(cluster(3000))
-    masks = distinct_masks(3000, 36)
-    occupy(pool, -1, {rank: (mask, 0) for rank, mask in enumerate(masks)})
-    assert len(pool.situation.index.buckets) == 3000
-    return pool
-
-
 def used(nodes):
     """A cluster on which each hundredth node is in a state of its own."""
     pool = Pool(cluster(nodes, properties={"rare": f"{nodes - 5}"}))
@@ -110,20 +100,6 @@ def test_the_work_of_a_job_does_not_grow_with_the_machine(shape, system):
         return sum(counts[2:])  # a request that is new meets each state once
 
     assert work(19_000) < 1.2 * work(1_900)
-
-
-def test_of_thousands_of_states_that_tie_the_lowest_rank_is_taken(crowded):
-    pool = crowded.copy()
-    asked = request(pool, "slot/core=5")
-    assert pool.alloc(1, asked).ranks == (0,)
-    pool.mark_down("0-99")
-    assert pool.alloc(2, request(pool, "slot/core=5")).ranks == (100,)
-
-
-def test_a_slot_range_up_to_a_million_is_bounded_by_what_nodes_have():
-    pool = Pool(cluster(16))
-    asked = request(pool, "slot=1-1000000/core")
-    assert pool.alloc(1, asked).nslots == 16 * 96
 
 
 @pytest.mark.parametrize(
@@ -197,18 +173,6 @@ def test_a_search_is_given_up_after_a_bounded_effort(topo, shape, used):
         found = pool.choice(request(pool, shape))
     assert found.gave_up
     assert effort.PER_REQUEST // 2 < found.effort < 2 * effort.PER_REQUEST
-
-
-def test_slots_that_are_too_large_for_a_node_are_counted_without_giving_up():
-    """Seven slots of 14 cores do not fit in 96, which is known without trying."""
-    domains = [{"cores": f"{first}-{first + 11}"} for first in range(0, 96, 12)]
-    R = cluster(2)
-    R["scheduling"]["children"][0]["topo"] = {"numa": domains}
-    pool = Pool(R)
-    assert pool.alloc(1, request(pool, "node/slot=6/[numa{x};numa/core=2]")).nslots == 6
-    pool.free(1)
-    with pytest.raises(InfeasibleRequest, match="the most that fits is 6"):
-        pool.alloc(2, request(pool, "node/slot=7/[numa{x};numa/core=2]"))
 
 
 @pytest.mark.parametrize("whole", ["", "{x}"])
@@ -402,15 +366,6 @@ def test_ranks_in_no_domain_are_counted_in_time_that_grows_as_their_number():
     few, many = work(1000), work(8000)
     assert many[0] < 9 * few[0]
     assert many[1] < 1.2 * few[1]
-
-
-def test_four_parts_of_a_slot_on_as_many_domains_as_they_could_have_are_found():
-    R = cluster(2)
-    R["scheduling"]["children"][0]["topo"] = {"numa": [{"cores": str(i)} for i in range(24)]}
-    pool = Pool(R)
-    found = pool.choice(request(pool, "slot/[" + ";".join(["numa=3/core"] * 4) + "]"))
-    assert found.selection is not None
-    assert found.effort <= effort.PER_REQUEST
 
 
 def test_what_many_slots_take_on_a_node_of_many_domains_is_counted_and_then_chosen():

@@ -86,46 +86,21 @@ def test_the_examples_of_rfc_31(text: str, ranks: set[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "ranks"),
-    [
-        ({"hostlist": ["host0", "host[2,4]"]}, {0, 2, 4}),
-        ({"hostlist": []}, set()),
-        ({"ranks": ["0,2", "1"]}, {0, 1, 2}),
-        ({"ranks": []}, set()),
-    ],
-)
-def test_hosts_and_ranks_are_unions_within_the_instance(value: object, ranks: set[int]) -> None:
-    assert CLUSTER.matching(value) == ranks
-
-
-@pytest.mark.parametrize(
     ("value", "pointer", "reason"),
     [
         ([], "", "an object, not an array"),
-        (None, "", "an object, not null"),
         ("ssd", "", "an object, not 'ssd'"),
         ({"foo": []}, "", "unknown constraint operator 'foo'"),
-        ({"Properties": []}, "", "unknown constraint operator 'Properties'"),
         ({1: []}, "", "unknown constraint operator 1"),
         ({"and": [{"ranks": ["0"], "xor": []}]}, "/and/0", "unknown constraint operator 'xor'"),
         ({"properties": "ssd"}, "/properties", "must be an array, not '"),
-        ({"hostlist": "host0"}, "/hostlist", "must be an array, not '"),
-        ({"ranks": 0}, "/ranks", "must be an array, not 0"),
         ({"and": {}}, "/and", "must be an array, not an object"),
-        ({"or": [{}, []]}, "/or/1", "an object, not an array"),
-        ({"not": ["ssd"]}, "/not/0", "an object, not 'ssd'"),
         ({"properties": ["ssd", 42]}, "/properties/1", "must be a string, not 42"),
         ({"hostlist": [None]}, "/hostlist/0", "must be a string"),
-        ({"ranks": [0]}, "/ranks/0", "must be a string"),
         ({"properties": [""]}, "/properties/0", "not empty"),
-        ({"properties": ["^"]}, "/properties/0", "not empty"),
         ({"properties": ["foo", "bar&"]}, "/properties/1", "& is not allowed in property 'bar&'"),
-        ({"properties": ["a|b"]}, "/properties/0", "| is not allowed"),
         ({"properties": ["^^a"]}, "/properties/0", "^ is not allowed"),
-        ({"properties": ["a^"]}, "/properties/0", "^ is not allowed"),
-        ({"hostlist": ["foo0-10]"]}, "/hostlist/0", "hostlist"),
         ({"ranks": ["5,1-3"]}, "/ranks/0", "must ascend"),
-        ({"ranks": ["0-99999999999"]}, "/ranks/0", ""),
         (
             {"and": [{}, {"not": [{"ranks": ["1", "x"]}]}]},
             "/and/1/not/0/ranks/1",
@@ -216,15 +191,6 @@ def test_the_length_of_all_texts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     constraint.parse({"properties": ["a" * 5, "b" * 5]})
     with pytest.raises(InvalidJobspec, match=r"/properties/1: .* more than 10 characters"):
         constraint.parse({"properties": ["a" * 5, "b" * 6]})
-
-
-def test_a_constraint_can_be_the_key_of_a_cache() -> None:
-    value = {"and": [{"properties": ["a"]}, {"ranks": ["0-3"]}], "hostlist": ["h[0-9]"]}
-    reordered = {"hostlist": ["h[0-9]"], "and": [{"properties": ["a"]}, {"ranks": ["0-3"]}]}
-    one, other = constraint.parse(value), constraint.parse(reordered)
-    assert one == other
-    assert {one: "remembered"}[other] == "remembered"
-    assert one != constraint.parse({"and": value["and"]})
 
 
 def test_later_changes_of_its_source_do_not_change_a_constraint() -> None:

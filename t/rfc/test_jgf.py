@@ -75,15 +75,10 @@ def metadata(graph, number=2):
     ("value", "said"),
     [
         ({}, "/scheduling: key 'graph' is missing"),
-        ({"graph": []}, "/scheduling/graph: must be an object, not an array"),
         ({"graph": {"edges": []}}, "/scheduling/graph: key 'nodes' is missing"),
         (
             changed(lambda g: g["nodes"].append(g["nodes"][0])),
             "/scheduling/graph/nodes/3/id: '0' is an earlier vertex too",
-        ),
-        (
-            changed(lambda g: metadata(g).update(type="")),
-            "/scheduling/graph/nodes/2/metadata/type: must not be empty",
         ),
         (
             changed(lambda g: metadata(g).pop("id")),
@@ -104,10 +99,6 @@ def metadata(graph, number=2):
         (
             changed(lambda g: g["edges"].append({"source": "0", "target": "2"})),
             "/scheduling/graph/edges/2/target: vertex '2' is in both '1' and '0'",
-        ),
-        (
-            changed(lambda g: g["edges"].append({"source": "2", "target": "0"})),
-            "/scheduling/graph/edges: some vertices are inside themselves",
         ),
         (
             changed(lambda g: g["edges"][1].update(source="2")),

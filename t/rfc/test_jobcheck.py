@@ -56,29 +56,14 @@ def test_the_examples_of_rfc_14_and_25_are_valid(name):
     ("pointer", "value", "expected"),
     [
         ("/version", DELETED, "key 'version' is missing"),
-        ("/version", "1", "/version: must be an integer, not '1'"),
         ("/version", 0, "/version: must be at least 1 and at most 2147483647, not 0"),
-        ("/tasks", DELETED, "key 'tasks' is missing"),
         ("/tasks", [], "/tasks: must not be empty"),
-        ("/tasks", {}, "/tasks: must be an array, not an object"),
-        ("/tasks/0", "app", "/tasks/0: must be an object, not 'app'"),
-        ("/tasks/0/slot", DELETED, "/tasks/0: key 'slot' is missing"),
-        ("/tasks/0/slot", 0, "/tasks/0/slot: must be a string, not 0"),
         ("/tasks/0/slot", "b", "/tasks/0/slot: no slot has the label 'b'; the labels are 'a'"),
-        ("/tasks/0/command", DELETED, "/tasks/0: key 'command' is missing"),
         ("/tasks/0/command", "app", "/tasks/0/command: must be an array, not 'app'"),
-        ("/tasks/0/command", [], "/tasks/0/command: must not be empty"),
         ("/tasks/0/command", ["a", 1], "/tasks/0/command/1: must be a string, not 1"),
-        ("/tasks/0/count", DELETED, "/tasks/0: key 'count' is missing"),
-        ("/tasks/0/count", 1, "/tasks/0/count: must be an object, not 1"),
         (
             "/tasks/0/count",
             {},
-            "/tasks/0/count: must have exactly one of per_slot, per_resource and total",
-        ),
-        (
-            "/tasks/0/count",
-            {"per_slot": 1, "total": 2},
             "/tasks/0/count: must have exactly one of per_slot, per_resource and total",
         ),
         (
@@ -97,32 +82,13 @@ def test_the_examples_of_rfc_14_and_25_are_valid(name):
             "/tasks/0/count/per_resource/type: slot 'a' has no resource of type 'gpu'",
         ),
         (
-            "/tasks/0/count",
-            {"per_resource": {"type": "core"}},
-            "/tasks/0/count/per_resource: key 'count' is missing",
-        ),
-        (
-            "/tasks/0/distribution",
-            1,
-            "/tasks/0/distribution: must be a string, not 1",
-        ),
-        (
-            "/tasks/0/attributes",
-            {"environment": {"A": 1}},
-            "/tasks/0/attributes/environment/A: must be a string or null, not 1",
-        ),
-        (
             "/tasks/0/nice",
             1,
             "/tasks/0/nice: unknown key; known are command, slot, count, distribution, attributes",
         ),
         ("/attributes", DELETED, "key 'attributes' is missing"),
-        ("/attributes", [], "/attributes: must be an object or null, not an array"),
         ("/attributes/site", {}, "/attributes/site: unknown key; known are system, user"),
-        ("/attributes/user", 1, "/attributes/user: must be an object, not 1"),
-        ("/attributes/system", [], "/attributes/system: must be an object, not an array"),
         ("/attributes/system/cwd", 1, "/attributes/system/cwd: must be a string, not 1"),
-        ("/attributes/system/queue", 1, "/attributes/system/queue: must be a string, not 1"),
         (
             "/attributes/system/environment",
             ["A=1"],
@@ -269,7 +235,6 @@ def test_an_unknown_key_of_the_jobspec_is_a_warning():
     [
         ("/resources/0/count", "2", "/resources/0/count: the text '2' as a count"),
         ("/resources/0/count", {"min": 2, "max": 2}, "/resources/0/count: an object as a count"),
-        ("/resources/0/with/0/count", "1", "/resources/0/with/0/count: the text '1' as a count"),
         (
             "/resources/0/with/0/exclusive",
             True,

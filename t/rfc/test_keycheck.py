@@ -61,14 +61,9 @@ def test_the_keys_of_rfc_49_have_no_warning(cluster):
     "writer",
     [
         "treepool",
-        "Treepool",
-        "TREEPOOL",
         "tree-pool",
         "treepool:1",
         "Treepol",
-        "TreePol",
-        "TreePools",
-        "TreeePool",
     ],
 )
 def test_another_spelling_of_the_writer_is_named(writer):

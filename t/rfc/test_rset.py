@@ -178,12 +178,8 @@ def renamed(ranks: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda R, e: R.pop("version"), "key 'version' is missing"),
         (lambda R, e: R.update(version=2), "/version: must be 1, not 2"),
-        (lambda R, e: R.update(version=True), "/version: must be 1, not true"),
         (lambda R, e: R.pop("execution"), "key 'execution' is missing"),
-        (lambda R, e: R.update(execution=[]), "/execution: must be an object, not an array"),
-        (lambda R, e: e.pop("R_lite"), "/execution: key 'R_lite' is missing"),
         (
             lambda R, e: e.update(R_lite=[]),
             "/execution/nodelist: has 16 or more hosts for the 0 ranks of R_lite",
@@ -192,23 +188,6 @@ def renamed(ranks: str) -> dict[str, Any]:
             lambda R, e: e.update(R_lite=[], nodelist=[]),
             "/execution/properties/amd-mi50@gpu: ranks 8 are not in R_lite",
         ),
-        (lambda R, e: e.pop("nodelist"), "/execution: key 'nodelist' is missing"),
-        (
-            lambda R, e: e["R_lite"].append(3),
-            "/execution/R_lite/2: must be an object, not 3",
-        ),
-        (
-            lambda R, e: e["R_lite"][1].pop("rank"),
-            "/execution/R_lite/1: key 'rank' is missing",
-        ),
-        (
-            lambda R, e: e["R_lite"][1].pop("children"),
-            "/execution/R_lite/1: key 'children' is missing",
-        ),
-        (
-            lambda R, e: e["R_lite"][1]["children"].pop("core"),
-            "/execution/R_lite/1/children: key 'core' is missing",
-        ),
         (
             lambda R, e: e["R_lite"][1]["children"].update(disk="0"),
             "/execution/R_lite/1/children/disk: unknown key; known are core, gpu",
@@ -216,10 +195,6 @@ def renamed(ranks: str) -> dict[str, Any]:
         (
             lambda R, e: e["R_lite"][1].update(rank=""),
             "/execution/R_lite/1/rank: must have at least one id",
-        ),
-        (
-            lambda R, e: e["R_lite"][1]["children"].update(core="[]"),
-            "/execution/R_lite/1/children/core: must have at least one id",
         ),
         (
             lambda R, e: e["R_lite"][1]["children"].update(gpu="1,0"),
@@ -242,20 +217,8 @@ def renamed(ranks: str) -> dict[str, Any]:
             "/execution/nodelist: has 17 or more hosts for the 16 ranks of R_lite",
         ),
         (
-            lambda R, e: e.update(nodelist=["a[0-9", "b"]),
-            "/execution/nodelist/0: hostlist column 2: '[' without ']'",
-        ),
-        (
-            lambda R, e: e.update(nodelist="a[0-15]"),
-            "/execution/nodelist: must be an array, not 'a[0-15]'",
-        ),
-        (
             lambda R, e: e.update(properties={"big": "12-16,20"}),
             "/execution/properties/big: ranks 16,20 are not in R_lite",
-        ),
-        (
-            lambda R, e: e.update(properties={"big": 3}),
-            "/execution/properties/big: must be a string, not 3",
         ),
         (
             lambda R, e: e.update(properties={"": "3"}),
@@ -270,14 +233,6 @@ def renamed(ranks: str) -> dict[str, Any]:
             "/execution/nslots: must be at least 1, not 0",
         ),
         (
-            lambda R, e: e.update(nslots=1.5),
-            "/execution/nslots: must be an integer, not 1.5",
-        ),
-        (
-            lambda R, e: e.update(starttime="now"),
-            "/execution/starttime: must be a number, not 'now'",
-        ),
-        (
             lambda R, e: e.update(expiration=float("nan")),
             "/execution/expiration: nan is out of range",
         ),
@@ -288,11 +243,6 @@ def renamed(ranks: str) -> dict[str, Any]:
         (
             lambda R, e: e.update(starttime=10, expiration=10),
             "/execution/expiration: must be greater than starttime",
-        ),
-        (lambda R, e: R.update(scheduling=None), "/scheduling: must be an object, not null"),
-        (
-            lambda R, e: R.update(scheduling={"writer": 1}),
-            "/scheduling/writer: must be a string, not 1",
         ),
         (
             lambda R, e: R.update(scheduling={"writer": "TreePool", "children": [{}]}),

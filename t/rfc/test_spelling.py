@@ -16,27 +16,18 @@ KNOWN = ("node", "slot", "core", "gpu", "memory", "storage", "l3", "numa", "sock
     [
         # plurals
         ("cores", "core"),
-        ("nodes", "node"),
-        ("gpus", "gpu"),
-        ("sockets", "socket"),
-        ("slots", "slot"),
-        ("numas", "numa"),
         # abbreviations, upper case, letters exchanged or missing
         ("mem", "memory"),
         ("GPU", "gpu"),
-        ("L3", "l3"),
         ("memroy", "memory"),
         ("soket", "socket"),
         # synonyms
         ("cpu", "core"),
-        ("cpus", "core"),
         ("hosts", "node"),
-        ("package", "socket"),
         ("ram", "memory"),
         ("task", "slot"),
         # no similar name
         ("rack", ""),
-        ("switch", ""),
         ("gpumem", ""),
         ("s", ""),
         ("", ""),

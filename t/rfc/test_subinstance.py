@@ -61,14 +61,6 @@ def test_ranks_count_from_zero_in_ascending_order_and_the_rest_stays():
     }
 
 
-def test_an_r_may_be_a_dict_or_json_text():
-    assert subinstance(json.dumps(allocated())) == subinstance(allocated())
-
-
-def test_a_key_without_entries_for_flat_nodes_stays_so():
-    assert subinstance(allocated(key(("6", TOPO))))["scheduling"] == key(("2", TOPO))
-
-
 def test_a_key_with_the_ranks_of_an_outer_instance_is_mapped_by_position():
     outer = key(("40", {"cores": "0-7"}), ("41,99", TOPO))
     assert subinstance(allocated(outer))["scheduling"] == key(
@@ -79,10 +71,6 @@ def test_a_key_with_the_ranks_of_an_outer_instance_is_mapped_by_position():
 def test_the_key_of_another_scheduler_is_carried_along():
     foreign = {"writer": "fluxion", "graph": {"nodes": [{"rank": 3}]}}
     assert subinstance(allocated(foreign))["scheduling"] == foreign
-
-
-def test_an_r_without_a_key_stays_without_one():
-    assert "scheduling" not in subinstance(allocated())
 
 
 def test_an_invalid_r_is_an_error():
