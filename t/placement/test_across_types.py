@@ -18,31 +18,24 @@ from treepool import parse_shape
 from treepool.placement.pool import Pool
 from treepool.view.explain import explain
 
-
-def numas(cores, number=2):
-    """A topo of NUMA domains of so many cores."""
-    return {"numa": [{"cores": f"{i * cores}-{i * cores + cores - 1}"} for i in range(number)]}
-
-
-def pool_R(*topos, **key):
-    """The R of a host for each topo; those without cores in a topo are flat with 16."""
-    entries, children = [], []
-    for rank, topo in enumerate(topos):
-        last = topo["numa"][-1]["cores"].split("-")[1] if topo else "15"
-        entries.append({"rank": str(rank), "children": {"core": f"0-{last}"}})
-        children += [{"ranks": str(rank), "topo": topo}] if topo else []
-    execution = {"R_lite": entries, "nodelist": [f"n[0-{len(topos) - 1}]"]}
-    scheduling = {"writer": "TreePool", "children": children, **key}
-    return {"version": 1, "execution": execution, "scheduling": scheduling}
-
-
 #: Host 0 has NUMA domains of 8 cores, host 1 of 7.
-TWO = pool_R(numas(8), numas(7))
-
-
-def ranks(pool, jobid, shape, constraints=None, **options):
-    """The ranks that a job gets."""
-    return list(alloc(pool, jobid, shape, constraints, **options).ranks)
+TWO = {
+    "version": 1,
+    "execution": {
+        "R_lite": [
+            {"rank": "0", "children": {"core": "0-15"}},
+            {"rank": "1", "children": {"core": "0-13"}},
+        ],
+        "nodelist": ["n[0-1]"],
+    },
+    "scheduling": {
+        "writer": "TreePool",
+        "children": [
+            {"ranks": "0", "topo": {"numa": [{"cores": "0-7"}, {"cores": "8-15"}]}},
+            {"ranks": "1", "topo": {"numa": [{"cores": "0-6"}, {"cores": "7-13"}]}},
+        ],
+    },
+}
 
 
 def test_an_explanation_takes_the_same_node_and_tells_what_an_idle_cluster_would_have_given():
@@ -50,7 +43,7 @@ def test_an_explanation_takes_the_same_node_and_tells_what_an_idle_cluster_would
     shape = parse_shape("slot/core=8")
     told = explain(pool, "slot/core=8", shape, options=options)
     assert ([one.nodes.ranks for one in told.taken], told.unneeded) == ([(0,)], 1)
-    ranks(pool, 1, "slot=2/core=8", **options)
+    alloc(pool, 1, "slot=2/core=8", **options)
     told = explain(pool, "slot/core=8", shape, options=options)
     assert [one.nodes.ranks for one in told.taken] == [(1,)]
     assert told.fitness.total == 7 / 8

@@ -85,38 +85,6 @@ def test_a_locality_has_no_reserved_name(name):
     assert line.startswith(f"/{name}: '{name}' cannot be the name of a locality")
 
 
-#: Keys that RFC 49 does not define, in every object that it does.
-UNKNOWN = {
-    **A,
-    "site": {"x": [1]},
-    "children": [
-        {
-            "ranks": "0-15",
-            "name": "thin nodes",
-            "topo": {
-                "vendor": "x",
-                "rack": 7,
-                "tags": ["a", "b"],
-                "core": "0-3",
-                "node": None,
-                "": {"cores": 5},
-                "l3": [],
-                "numa": [],
-                "storage": [{"path": "/s", "capacity": 1, "tier": 0, "mount": {"ro": True}}],
-                "socket": [{"cores": "0-59", "gpus": "0-3", "serial": 1.5}],
-            },
-        }
-    ],
-}
-
-
-def test_unknown_keys_are_kept_unchanged():
-    assert problems(UNKNOWN) == []
-    assert SchedulingKey.read(UNKNOWN).to_dict() == UNKNOWN
-    first = SchedulingKey.read(UNKNOWN).trim(0b11).to_dict()["children"][0]
-    assert first == {**UNKNOWN["children"][0], "ranks": "0-1"}
-
-
 def test_only_an_array_of_objects_is_refused_under_a_reserved_name():
     assert (
         problems_of_topo({"core": "0-3", "slot": {}, "node": [], "topo": [1, 2], "ranks": "0"})
