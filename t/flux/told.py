@@ -497,5 +497,23 @@ def check_what_is_left_of_a_node_is_given_and_of_several_such_jobs_one_ends():
     assert here.waits("slot/core") and second.held
 
 
+def check_jobs_that_end_unseen_are_not_counted():
+    for at_hello in (False, True):
+        here = Loaded()
+        job, other = (here.started("slot/core", duration=0) for _ in range(2))
+        if at_hello:  # its R cannot be taken over: it ends, and nothing of it is freed
+            here.kvs[job.key] = json.loads(json.dumps(job.R).replace('"core": "0"', '"core": "99"'))
+        else:
+            del here.kvs[job.key]
+        ready = here.manager.ready
+        here.manager.ready = lambda payload: (job.held.clear(), ready(payload))[1]
+        here.reload()
+        for _ in range(5):
+            here.wait(1)
+        msg = here.send("sched.quiescent", {})
+        here.rest()
+        assert (msg.answers[0]["alloc_current"], other.answer) == (1, 0)
+
+
 if __name__ == "__main__":
     checks.run(globals())
