@@ -401,6 +401,20 @@ def check_in_private_mode_nobody_is_told_when_jobs_of_others_end_nor_how_many_ar
     assert "queue batch: policy easy" in own and "ahead" not in own
 
 
+def check_a_guest_may_ask_and_do_nothing_else():
+    here = Loaded()
+    may = {"look", "jobs", "job", "ask", "try", "numbers", "totals", "window-list"}
+    others = set(here.handle.handlers) - {f"sched-treepool.{name}" for name in may}
+    own = {f"sched-treepool.{name}" for name in ("window-add", "config-reload", "stats-get")}
+    assert {"sched.alloc", *own} <= others
+    for topic in others:
+        try:
+            Broker(here, GUEST).module(topic, {}, False)
+        except PermissionError:
+            continue
+        raise AssertionError(topic)
+
+
 def check_a_question_that_is_malformed_is_refused_with_its_place():
     guest = Broker(Loaded(), GUEST)
     core = parse_shape("slot/core")
