@@ -2,6 +2,7 @@
 
 import errno
 import json
+from contextlib import suppress
 from unittest.mock import Mock
 
 import checks
@@ -133,6 +134,12 @@ def check_explanations_go_by_the_options_of_the_scheduler():
     said = here.typed("explain", name_of(here.waits("slot/core=2")), "--verbose")
     assert said.status == 1
     assert "required: each slot in one socket" in said.out and "order     first-fit" in said.out
+
+
+def check_without_a_job_key_the_R_of_a_job_has_no_key():
+    for value, has_key in (("full", True), ("none", False)):
+        job = Loaded(**{"job-key": value}).started("slot/core")
+        assert ("scheduling" in job.R) == has_key
 
 
 def check_cores_that_are_kept_for_gpus_are_told():
@@ -300,11 +307,35 @@ def check_windows_of_the_configuration_are_not_removed_by_command():
     assert set(here.started("slot/core").held) == {1}
     said = remove(here, "conf")
     assert said.status == 1 and "remove it there" in said.err
-    again = here.typed("window", "add", "--hosts=n0", "--start=2e9", "--end=3e9", "--name=conf")
-    assert again.status != 0 and again.err.count("\n") == 1
+    again = here.typed(
+        "window", "add", "--hosts=n0", "--start=2000000000", "--end=3000000000", "--name=conf"
+    )
+    assert again.status != 0 and again.err.count("\n") == 1 and "already" in again.err
     here.configure()
     here.rest()
     assert listed(here) == []
+
+
+def conforms(line, part):
+    """Assert that *line* is what output.json says of *part*, where Flux's Python can tell."""
+    with suppress(ImportError):
+        import schemas
+
+        schemas.conforms(line, part)
+
+
+def check_windows_and_the_fabric_are_told_as_the_schema_says():
+    here = Loaded(nodes=4, fabric=True)
+    add(here, "maint", 60, 60, "--user=1", hosts="n[0-3]")
+    job = here.waits("slot/core", duration=2 * HOUR, user=2)
+    here.wait(6)
+    facts = here.typed("status", "--domains", "--json").json
+    for kind, fact in zip(("fabric", "window", "totals"), facts):
+        assert kind in fact
+        conforms(fact, f"status-{kind}")
+    (line,) = here.typed("explain", name_of(job), "--json").json
+    assert line["window"]["name"] == "maint"
+    conforms(line, "explain-job")
 
 
 # -- a close place
@@ -420,11 +451,17 @@ def check_a_question_that_is_malformed_is_refused_with_its_place():
     core = parse_shape("slot/core")
     for topic, payload, number, said in (
         ("job", [], errno.EPROTO, "must be an object"),
+        ("job", "{", errno.EINVAL, "Expecting"),
+        ("job", 30_000 * "[", errno.EINVAL, "recursion"),
         ("job", {"id": True}, errno.EPROTO, "/id: must be an integer"),
+        ("job", {"id": "\ud800"}, errno.EINVAL, "a string is not valid Unicode"),
         ("look", {"version": 2}, errno.EPROTO, "/version: this scheduler speaks version 1"),
         ("look", {"x": "y" * 70_000}, errno.EMSGSIZE, "more than 65536 characters"),
         ("ask", {}, errno.EINVAL, "/resources: must be a list"),
+        ("ask", {"resources": [{"type": "slot"}]}, errno.EINVAL, "/resources/0"),
         ("ask", {"resources": core, "duration": "1h"}, errno.EINVAL, "/duration: "),
+        ("ask", {"resources": core, "duration": -1}, errno.EINVAL, "/duration: "),
+        ("ask", {"resources": core, "options": {"nope": 1}}, errno.EINVAL, "nope"),
         ("ask", {"resources": core, "queue": ["q"]}, errno.EINVAL, "/queue: "),
         ("ask", {"resources": core, "constraints": 0}, errno.EINVAL, "object"),
         ("ask", {"resources": core, "options": {"\udcff": 1}}, errno.EINVAL, "not valid Unicode"),
