@@ -595,6 +595,21 @@ def test_the_work_is_linear_in_the_gpus_that_one_device_claims_to_be():
     assert work.count < 1500 * xml.count("<object")
 
 
+def test_the_work_is_linear_in_the_nics_of_the_machine():
+    def work(many):
+        kind = "0207 [15b3:1017] [15b3:0123] 00"
+        nics = [
+            Device(f"{i:04x}:00:00.0", None, kind, [(f"mlx5_{i}", "OpenFabrics")])
+            for i in range(1, many)
+        ]
+        xml = Made(packages=1, numas=1, devices=[Device("0000:10:00.0"), *nics]).xml()
+        with Lines() as work:
+            read_hwloc(xml)
+        return work.count
+
+    assert work(400) < 5 * work(100)
+
+
 # -- what an administrator is told
 
 

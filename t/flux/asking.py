@@ -111,6 +111,18 @@ def check_nodes_whose_digest_is_not_that_of_their_xml_are_asked_all_at_once():
     assert len(brokers.open(TOPO_GET)) == 19
 
 
+def check_nodes_that_were_up_first_are_waited_for_once():
+    made, brokers = discovery(3)
+    made.want(0b011)
+    assert made.first == 0b011
+    for answered in (0b01, 0b11):
+        brokers.open(TOPO_GET)[0].end("")
+        made._on_timer()
+        assert made.first == 0b011 & ~answered
+    made.want(0b110)  # one went down and up
+    assert (made.unknown, made.first) == (0b110, 0)
+
+
 def check_nodes_with_the_digest_of_xml_that_came_are_not_asked():
     made, brokers = few_answered(FEW + 20)
     for future in brokers.open(digests.EXEC):

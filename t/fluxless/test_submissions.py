@@ -56,7 +56,7 @@ class Held:
 
     def __init__(self):
         self.queue, self.inbox = Queue(), deque()
-        self.topology = SimpleNamespace(starts=True, unknown=1)
+        self.topology = SimpleNamespace(starts=True, unknown=1, asks=True)
         inbox = SimpleNamespace(put=self.inbox.append)
         windows = SimpleNamespace(admitted=lambda *_: frozenset())
         configuration = SimpleNamespace(
@@ -73,10 +73,11 @@ class Held:
         self.submissions.take(Submission(request, jobid, priority, 0, 0.0, {}))
         return request
 
-    def release(self, unknown=0):
-        """The first nodes are known; those in *unknown* are being asked."""
+    def release(self, unknown=0, found=False):
+        """The first nodes are known; those in *unknown* are being asked, and more was *found*."""
         self.topology.starts, self.topology.unknown = False, unknown
-        self.submissions.release()
+        self.topology.asks = unknown > 0
+        self.submissions.release(found)
 
     def next(self):
         """One step of judging; returns whether there was one."""
@@ -139,18 +140,21 @@ def test_no_step_is_long_with_50000_jobs_also_if_most_were_cancelled():
     assert len(held.ready()) == 1000
 
 
-def test_one_that_cannot_be_served_is_held_until_all_nodes_are_known():
+def test_one_that_cannot_be_served_is_judged_again_at_each_answer_and_denied_after_the_last():
     held = Held()
     held.queue.pool.check_feasibility = Mock(side_effect=InfeasibleRequest("too few nodes"))
-    request = held.take(1)
-    held.release(unknown=0b10)  # another node came up
+    requests = [held.take(jobid) for jobid in (1, 2)]
+    held.release(unknown=0b110)  # other nodes came up
     held.ready()
-    held.release(unknown=0b10)
+    held.release(unknown=0b110)
+    assert (len(held), held.ready(), requests[0].answers) == (2, [], [])
+    held.queue.pool.check_feasibility.side_effect = [None, InfeasibleRequest("too few nodes")]
+    held.release(unknown=0b100, found=True)
+    assert (held.ready(), len(held), requests[1].answers) == ([(1, 16)], 1, [])
+    held.queue.pool.check_feasibility.side_effect = InfeasibleRequest("too few nodes")
+    held.release(found=True)
     held.ready()
-    assert (len(held), request.answers) == (1, [])
-    held.release()
-    held.ready()
-    assert request.answers == ["too few nodes"]
+    assert requests[1].answers == ["too few nodes"]
     assert len(held) == 0
 
 

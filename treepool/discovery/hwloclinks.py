@@ -39,37 +39,50 @@ def read_links(
         if linking.is_nominal(wire):
             fast[pair] = Wire(wire.type, linking.xgmi_gbps(pair, gpus[pair[0]].model, near))
     fast.update(_tiles(gpus))
+    places = _Places(topology.root, cores_of, regions)
     return linking.table(
         fast,
-        {gpu.id: _placed(str(gpu.id), gpu.device, cores_of, regions) for gpu in gpus},
-        [_placed(name, device, cores_of, regions) for name, device in _nics(topology.root)],
+        {gpu.id: places.of(str(gpu.id), gpu.device) for gpu in gpus},
+        [places.of(name, device) for name, device in _nics(topology.root)],
         _devices(gpus),
         linking.routed_pairs(matrices, ids),
     )
 
 
-def _placed(key: str, device: Object, cores_of: CoresOf, regions: Sequence[Region]) -> DeviceAt:
-    """Where a *device* is, by the bridges and the objects around it.
+class _Places:
+    """Where devices are, by the bridges and the objects around them.
 
-    It is in the smallest NUMA node and socket with all cores of the object that its bus is attached
-    to. If no CPU of that object may be used, others of the NUMA node or socket perhaps may.
+    A device is in the smallest NUMA node and socket with all cores of the object that its bus is
+    attached to. If no CPU of that object may be used, others of the NUMA node or socket perhaps
+    may.
     """
-    near = cores_of(next((o for o in device.around() if o.cpuset is not None), None))
 
-    def inside(kind: str, holder: Optional[Object]) -> Hashable:
+    def __init__(self, root: Object, cores_of: CoresOf, regions: Sequence[Region]) -> None:
+        self._cores_of = cores_of
+        memory = [item for item in root.walk() if item.type in MEMORY]
+        #: The objects (by id) that are or have memory.
+        self._with_memory = {id(o) for item in memory for o in (item, item.parent)}
+        #: The cores of NUMA nodes and sockets, and those of them around some cores.
+        self._regions = {(r.kind, r.cores) for r in regions}
+        self._inside: dict[tuple[str, int], Optional[int]] = {}
+
+    def of(self, key: str, device: Object) -> DeviceAt:
+        """Where *device*, called *key*, is."""
+        around = [*device.around()]
+        near = self._cores_of(next((o for o in around if o.cpuset is not None), None))
+        bridges = [*takewhile(lambda o: o.type == "Bridge", around)]
+        with_memory = next((o for o in around if id(o) in self._with_memory), None)
+        numa = self._around("numa", near, with_memory)
+        socket = self._around("socket", near, device.above("Package"))
+        return DeviceAt(key, tuple(bridges[::-1]), numa, socket)
+
+    def _around(self, kind: str, near: int, holder: Optional[Object]) -> Hashable:
         if not near:
-            return holder and (cores_of(holder) or holder)
-        around = (r.cores for r in regions if r.kind == kind and not near & ~r.cores)
-        return min(around, key=idset.size, default=None)
-
-    bridges = [*takewhile(lambda o: o.type == "Bridge", device.around())]
-    with_memory = next((o for o in device.around() if _has_memory(o)), None)
-    numa, socket = inside("numa", with_memory), inside("socket", device.above("Package"))
-    return DeviceAt(key, tuple(bridges[::-1]), numa, socket)
-
-
-def _has_memory(item: Object) -> bool:
-    return item.type in MEMORY or any(child.type in MEMORY for child in item.children)
+            return holder and (self._cores_of(holder) or holder)
+        if (kind, near) not in self._inside:
+            around = (cores for k, cores in self._regions if k == kind and not near & ~cores)
+            self._inside[kind, near] = min(around, key=idset.size, default=None)
+        return self._inside[kind, near]
 
 
 def _tiles(gpus: Sequence[FoundGpu]) -> linking.Pairs:

@@ -98,6 +98,10 @@ class Source(Protocol):
     def defers(self) -> bool:
         """Whether a job that were submitted now would be."""
 
+    @property
+    def defers_refused(self) -> bool:
+        """Whether one that were refused now would be."""
+
     def waiting(
         self, jobid: int, priority: int, userid: int, queue: str, spec: Any
     ) -> tuple[Waiting, Optional[Window]]:
@@ -299,12 +303,17 @@ class Answers:
             yield {**said, "verdict": "deferred"}
             return
         priority = _priority(payload.get("urgency", _PRIORITY), asker)
-        job, window = self._source.waiting(_NEW, priority, asker.userid, name, spec)
-        yield None
         try:
+            job, window = self._source.waiting(_NEW, priority, asker.userid, name, spec)
+            yield None
             pool.check_feasibility(job.relaxed)
-        except InfeasibleRequest as e:
-            yield {**said, "verdict": "infeasible", "reason": str(e), **e.reason.facts}
+        except (InvalidInput, InfeasibleRequest) as e:
+            if self._source.defers_refused:
+                yield {**said, "verdict": "deferred"}
+            elif isinstance(e, InfeasibleRequest):
+                yield {**said, "verdict": "infeasible", "reason": str(e), **e.reason.facts}
+            else:
+                raise
             return
         yield None
         if window is not None and window.start > time.time():

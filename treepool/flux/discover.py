@@ -6,8 +6,7 @@ batches, because making a new key for the whole pool takes time linear in its no
 used until its topology is known, or known to be unavailable.
 
 If a broker answers with an error, or does not answer in time, its rank is handed over without
-topology. The broker is asked again a few times, and again whenever it comes up. A late answer is
-still used.
+topology. The broker is asked again whenever its node comes up. A late answer is still used.
 
 Time is counted in ticks of the reactor. A busy module cannot receive answers, and the time for
 which it is busy does not count towards a broker's timeout.
@@ -15,7 +14,6 @@ which it is busy does not count towards a broker's timeout.
 
 from __future__ import annotations
 
-import heapq
 import math
 import time
 from collections import deque
@@ -39,9 +37,6 @@ INTERVAL = 0.25
 
 #: Seconds of a tick.
 TICK = 1.0
-
-#: Ticks to wait before each further request to a broker that did not send its topology.
-RETRIES = (10, 30, 120)
 
 #: How many nodes are asked for their XML immediately. All others are asked for a digest first.
 FEW = 64
@@ -81,17 +76,13 @@ class Discovery:
         self._many: list[int] = []
         #: Open requests that are not late, by rank.
         self._open: dict[int, OpenRequest] = {}
-        #: When to ask ranks again, as a heap of (tick, rank); and how often each rank was asked
-        #: again since it came up.
-        self._again: list[tuple[int, int]] = []
-        self._tries: dict[int, int] = {}
         self._found: list[Nodes] = []
         self._failed: dict[int, str] = {}
         #: Why each rank was handed over without topology, if the reason is known.
         self._told: dict[int, str] = {}
-        #: Bitmasks of ranks: asked for at first, handed over, asked for, up, and with a known
-        #: topology, even if it is not handed over yet.
-        self.first = 0
+        #: Bitmasks of ranks: those asked for at first that are not handed over yet, -1 before any
+        #: is; handed over, asked for, up, and with a known topology, even if not handed over yet.
+        self.first = -1
         self.known = 0
         self.wanted = 0
         self.up = 0
@@ -134,9 +125,9 @@ class Discovery:
         """
         new = ranks & ~self._described & ~self.unknown
         for rank in idset.iterate(new):
-            self._tries.pop(rank, None)
             self._told.pop(rank, None)
-        self.first = self.first or new
+        if new and self.first < 0:
+            self.first = new
         self.wanted |= new
         self.known &= ~new
         few = max(0, FEW - idset.size(self.wanted & ~new))
@@ -205,7 +196,6 @@ class Discovery:
                     self._fail(rank, str(e) or type(e).__name__)
             elif current:
                 self._fail(rank, answer)
-                self._ask_again(rank)
         self._answered(rank, sent)
         self._ask()
         self._hand_over_soon()
@@ -231,16 +221,10 @@ class Discovery:
         if self._told.get(rank) != why:
             self._failed[rank] = self._told[rank] = why
 
-    def _ask_again(self, rank: int) -> None:
-        tries = self._tries.get(rank, 0)
-        if tries < len(RETRIES):
-            self._tries[rank] = tries + 1
-            heapq.heappush(self._again, (self._ticks + RETRIES[tries], rank))
-
     # -- time
 
     def _keep_ticking(self) -> None:
-        if not self._ticking and (self._open or self._again):
+        if not self._ticking and self._open:
             self._ticking = True
             self._clock.set(TICK)
 
@@ -251,10 +235,7 @@ class Discovery:
         for rank in late:
             del self._open[rank]
             self._fail(rank, LATE)
-            self._ask_again(rank)
             self._answered(rank, False)
-        while self._again and self._again[0][0] <= self._ticks:
-            self._waiting.append(heapq.heappop(self._again)[1])
         self._ask()
         if late:
             self._hand_over_soon()
@@ -270,6 +251,7 @@ class Discovery:
         self._found, self._failed = [], {}
         for ranks in [n.ranks for n in found] + [1 << rank for rank in failed]:
             self.known |= ranks
+        self.first &= ~self.known
         self.nodes += len(found)
         began = time.monotonic()
         self._receive(found, failed)

@@ -268,7 +268,7 @@ class TreepoolScheduler(Protocol):
 
     def feasibility_check(self, msg: Any, jobspec: Mapping[str, Any]) -> None:
         """Say whether a job could ever run; any might on nodes whose topology is to come."""
-        if self._topology.starts or self._topology.unknown:
+        if self._topology.asks:
             self.handle.respond(msg, None)
         else:
             super().feasibility_check(msg, jobspec)
@@ -290,7 +290,7 @@ class TreepoolScheduler(Protocol):
                 self.log.error(str(e))
         if localities_changed:
             self._submissions.judge_again()
-        self._submissions.release()
+        self._submissions.release(found=True)
         self.start_schedule()
 
     def _on_windows(self) -> None:
@@ -403,8 +403,7 @@ class TreepoolScheduler(Protocol):
     def settled(self) -> bool:
         """Whether all jobs that can start have started, and all others are planned."""
         changes = self._submissions
-        asks = self._topology.starts or self._topology.unknown
-        judged = not (asks or changes.is_behind or changes.come)
+        judged = not (self._topology.asks or changes.is_behind or changes.come)
         return judged and self.queue.settled and self._held_back.known
 
     def idle(self) -> None:
@@ -448,6 +447,11 @@ class TreepoolScheduler(Protocol):
     def defers(self) -> bool:
         """Whether a job that were submitted now would be deferred."""
         return self._topology.starts
+
+    @property
+    def defers_refused(self) -> bool:
+        """Whether a job that were refused now would be deferred."""
+        return self._topology.asks
 
     def waiting(
         self, jobid: int, priority: int, userid: int, queue: str, spec: Any

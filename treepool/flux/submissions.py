@@ -222,12 +222,12 @@ class Submissions:
 
     # -- from one state to another
 
-    def release(self) -> None:
-        """Make ready what waits for topology that is known now."""
+    def release(self, found: bool = False) -> None:
+        """Make ready what may be judged now, with those that are still refused if *found* more."""
         if not self._topology.starts:
             held, self._held = self._held, []
             self._judge_soon(held)
-            if not self._topology.unknown:
+            if found or not self._topology.unknown:
                 refused, self._refused = self._refused, []
                 self._judge_soon(refused)
 
@@ -295,7 +295,8 @@ class Submissions:
 
     def _deny(self, submission: Submission, reason: str) -> None:
         """Deny a job, or defer it if more nodes will be known."""
-        if self._topology.starts or self._topology.unknown:
+        if self._topology.asks:
+            submission.withdraw()
             _put(submission, self._refused)
         else:
             self._numbers.refused += 1

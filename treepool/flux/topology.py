@@ -47,9 +47,12 @@ class Topology:
     def starts(self) -> bool:
         """Whether the nodes that were up first have not all got their topology yet."""
         discovery = self._discovery
-        if discovery is None or not self._pool.ranks:
-            return False
-        return not discovery.first or bool(discovery.first & discovery.unknown)
+        return discovery is not None and bool(discovery.first and self._pool.ranks)
+
+    @property
+    def asks(self) -> bool:
+        """Whether more may be known soon: what is refused now may be served then."""
+        return self.starts or bool(self.unknown)
 
     @property
     def complete(self) -> bool:

@@ -2,7 +2,6 @@
 
 ================== ===========================================================================
 ``timeout=S``      brokers have S seconds to answer, counted in tenths of a second
-``retries=T,T``    they are asked again after so many tenths of a second each time
 ``few=N``          of more than N nodes digests are asked for
 ``bad-answers=N``  the first N answers of each broker are errors
 ================== ===========================================================================
@@ -40,8 +39,6 @@ def mod_main(h, *args):
         name, _, value = arg.partition("=")
         if name == "timeout":
             discover.TICK, discover.TIMEOUT = 0.1, float(value)
-        elif name == "retries":
-            discover.RETRIES = tuple(map(int, value.split(","))) if value else ()
         elif name == "few":
             discover.FEW = int(value)
         elif name == "bad-answers":
