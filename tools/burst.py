@@ -21,9 +21,8 @@ import threading
 import time
 
 import flux
-from flux.job import submit_async
+from flux.job import JobspecV1, submit_async
 from flux.job.journal import JournalConsumer
-from mixed import jobspec
 
 from soakadmin import module_of, worked
 
@@ -32,6 +31,30 @@ EARLY = 1.0
 
 #: Seconds after the last submission in which the module still works on requests for allocations.
 BACKLOG = 2.0
+
+
+def jobspec(chance):
+    """A job of some kind, for a moment."""
+    spec = JobspecV1.from_command(["true"], num_tasks=1)
+    tasks = chance.choice([1, 1, 2, 4, 8])
+    kind = chance.random()
+    core = {"type": "core", "count": chance.choice([1, 2, 5, 15])}
+    gpu = {"type": "gpu", "count": chance.choice([1, 1, 2])}
+    slot = {"type": "slot", "count": tasks, "label": "task", "with": [core]}
+    if kind < 0.4:
+        slot["with"] = [core, gpu]
+    elif kind < 0.5:
+        slot["with"] = [{"type": "numa", "count": 1, "exclusive": True}]
+    resources = [slot]
+    if kind > 0.85:
+        exclusive = {"exclusive": True} if kind > 0.95 else {}
+        resources = [{"type": "node", "count": tasks, "with": [dict(slot, count=1)], **exclusive}]
+    spec.jobspec["resources"] = resources
+    spec.duration = chance.choice([1, 60, 3600])
+    run = f"{chance.uniform(0.01, 0.5):.3f}s"
+    spec.setattr("system.exec.test", {"run_duration": run})
+    spec.setattr("system.cwd", "/")
+    return spec
 
 
 def limited(chance, seconds):

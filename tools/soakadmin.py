@@ -11,7 +11,7 @@ from flux.idset import IDset
 from soakcluster import QUEUES, SCHEDULERS, TABLES
 
 #: Flux's own with treepool's pool. When it is unloaded it leaves jobs with an R and no alloc event,
-#: and it never learns of what jobs free while it starts (see test_unload.py): so only where no
+#: and it never learns of what jobs free while it starts (doc/upstream.md): so only where no
 #: restart follows before all jobs are over, and not while they are waited for.
 SIMPLE = ["sched-simple", "pool-class=TreePool"]
 

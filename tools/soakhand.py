@@ -70,7 +70,10 @@ class Hand:
         self.forgotten = set()
 
     def act(self):
-        """Act for the time that was told; returns what was done how often."""
+        """Act for the time that was told; returns what was done how often.
+
+        However short it is, there are cancels, and a reload with jobs.
+        """
         end = time.monotonic() + self.told["seconds"]
         actions = [
             (0.62, self.submit),
@@ -79,9 +82,10 @@ class Hand:
             (0.03, self.update),
             *self.admin.actions(),
         ]
-        while time.monotonic() < end:
+        surely = [self.admin.reload, self.cancel, self.submit]
+        while time.monotonic() < end or surely:
             (action,) = self.chance.choices([a for _, a in actions], [w for w, _ in actions])
-            action()
+            (surely.pop() if surely else action)()
             time.sleep(self.chance.uniform(0, 0.2))
         if self.told["settle"]:
             self.settle()

@@ -11,7 +11,9 @@ import pytest
 
 from commandline import well_behaved
 from depth import some
+from treepool import __version__
 from treepool.flux import install, site
+from treepool.flux.install import unreadable
 
 HOME = Path("/opt/tree pool/lib/treepool")
 
@@ -202,6 +204,28 @@ def test_after_a_kill_it_can_be_installed_again_and_removed(treepool, monkeypatc
         assert tree(tmp_path) == removed, step
 
 
+@pytest.mark.parametrize("place", ["flux"], indirect=True)
+def test_what_other_users_cannot_read_is_not_installed_and_is_a_problem_later(
+    treepool, monkeypatch, tmp_path, place
+):
+    """Else no flux submit of theirs would work: it loads whatever is among Flux's plugins."""
+    closed = tmp_path / "closed"
+    (closed / "treepool").mkdir(parents=True)
+    closed.chmod(0o700)
+    before = tree(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(install, "unreadable", unreadable)
+        patched.setattr(install, "PACKAGE", closed / "treepool")
+        result = treepool("flux-env", "--install")
+    assert result.is_one_line_error(f"{closed}: other users cannot read it")
+    assert tree(tmp_path) == before
+    assert treepool("flux-env", "--install").status == 0
+    home = site.FluxSite.here().home
+    home.chmod(0o700)
+    result = treepool("flux-env", "--check")
+    assert problem(result, "modes", str(home)) == "other users cannot read it"
+
+
 # -- what is in a directory of the user's
 
 
@@ -284,6 +308,27 @@ def answering(treepool, copy, monkeypatch, tmp_path):
         return treepool("flux-env", "--check", "--prefix", copy())
 
     return answering
+
+
+def problem(result, part, found):
+    """What the check finds wrong with *part* at *found*; "" if nothing."""
+    (line,) = [x for x in result.out.splitlines() if x.startswith(part) and found in x.split()]
+    assert result.status == 1 or "PROBLEM" not in result.out
+    return line.partition("PROBLEM: ")[2]
+
+
+@pytest.mark.parametrize("version", ["0.1.0", __version__])
+def test_another_treepool_is_a_problem(answering, monkeypatch, tmp_path, version):
+    (tmp_path / "old" / "treepool").mkdir(parents=True)
+    monkeypatch.setenv("PYTHONPATH", f"/nowhere:{tmp_path}/old")
+    command = tmp_path / "treepool"
+    command.write_text(f"#!/bin/sh\necho treepool {version}\n")
+    command.chmod(0o755)
+    result = answering()
+    reaches = "reaches every Python: take it out"
+    assert problem(result, "PYTHONPATH", f"{tmp_path}/old") == reaches
+    other = "" if version == __version__ else f"another treepool: {version}"
+    assert problem(result, "command treepool", str(command)) == other
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """Run by Flux's Python: what breaks in treepool is told and logged, and the module goes on."""
 
+import re
 from unittest.mock import patch
 
 import checks
-from loaded import BOTH, Loaded
+from loaded import BOTH, Loaded, name_of
 
 from treepool.flux.sched import TreepoolScheduler
 from treepool.placement.plan.queue import Queue
@@ -26,11 +27,11 @@ def broken(of, name, why="is broken\n\x1b"):
 def lives(here, what):
     """The module has said what was broken, on one line, and starts jobs."""
     (line,) = [text for _, text in here.handle.logged if f"{what} is broken" in text]
-    assert "\n" not in line
+    assert line.isprintable(), line
     while running := [job for job in here.manager.jobs.values() if job.held]:
         here.ended(running[0])
         here.wait(2)
-    assert here.started("slot/core"), what
+    assert here.started("slot/core", duration=1), what
 
 
 def window(here, name):
@@ -50,8 +51,12 @@ def check_a_job_whose_submission_breaks_is_denied_with_the_reason():
         with broken(of, name):
             job = here.submit("slot/core")
             here.rest()
-        answer = job.msg.errors[-1][1] if job.msg.errors else job.msg.answers[-1]["note"]
-        assert f"{name} is broken" in answer, answer
+        note = f"the scheduler failed on this job: RuntimeError: {of.__name__}.{name} is broken"
+        assert job.msg.answers[-1]["note"].startswith(note)
+        if of is not TreepoolScheduler:
+            (line,) = [text for _, text in here.handle.logged if " is broken" in text]
+            assert re.match(rf"{name_of(job)} \(\w+\.py:\d+\): RuntimeError: ", line), line
+            assert "treepool_jobs_failed_total 1" in here.typed("status", "--prometheus").lines
         lives(here, name)
 
 
@@ -60,10 +65,12 @@ def check_what_breaks_at_other_messages_is_logged():
         (Queue, "prioritize", lambda here, job: here.manager.prioritize([[job.jobid, 20]])),
         (Pool, "mark_down", lambda here, job: here.manager.mark(False, {0})),
         (Queue, "run", lambda here, job: here.submit("slot/core")),
+        (Queue, "remove", lambda here, job: here.manager.cancel(job)),
+        (TreepoolScheduler, "free", lambda here, job: here.ended(here.manager.jobs[1])),
     ):
         here = Loaded(policy="easy")
-        here.started(BOTH)
-        job = here.waits(BOTH)
+        here.started("slot/core=8")
+        job = here.waits("slot=2/node/core=5")
         with broken(of, name):
             act(here, job)
             here.rest()

@@ -93,7 +93,7 @@ def check_while_it_is_not_known_what_is_allocated_nothing_is_freed_and_others_st
             Mock(put=lambda work: all(iter(work, False))),
         )
         pool.register_alloc(7, has)
-        made = HeldBack(handle, log, pool, inbox, Mock())
+        made = HeldBack(handle, log, pool, inbox, Mock(), Mock())
         made.add(7, has)
         made.ask()
         answer = R_lite if R_lite is None or R_lite == [] else {"execution": {"R_lite": R_lite}}

@@ -102,6 +102,14 @@ def check_a_question_that_is_one_too_many_is_refused_later_and_keeps_no_payload(
     assert made.told == [(7, errno.EAGAIN)]
 
 
+def check_the_owner_is_not_limited():
+    made = case()
+    for _ in range(10 * _MOST_OF_ONE):
+        made.ask(0, OWNER, seconds=0.1)
+    made.until(4 * 0.1 * 10 * _MOST_OF_ONE + 1)
+    assert made.answered(0) == 10 * _MOST_OF_ONE
+
+
 def check_what_is_malformed_is_refused_in_its_turn_and_counts():
     made = case()
     made.ask(7, payload="[]")

@@ -264,7 +264,8 @@ def check_what_is_held_back_is_taken_and_given_back_in_steps():
     answers = [every, every[:-1], every[1000:]]
     future = Mock(get=lambda: {"allocated": {"execution": {"R_lite": answers.pop(0)}}})
     future.then = lambda callback, *_, **__: callback(future)
-    held = HeldBack(Mock(rpc=lambda *_: future), Mock(), pool, Mock(put=inbox.append), Mock())
+    handle = Mock(rpc=lambda *_: future)
+    held = HeldBack(handle, Mock(), pool, Mock(put=inbox.append), Mock(), Mock())
     for first, last in ((0, nodes), (0, nodes - 1), (1000, nodes)):
         held.ask()
         act, more = inbox.pop(), True

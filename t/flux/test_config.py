@@ -113,6 +113,8 @@ def test_what_is_wrong_is_refused_with_file_and_key_and_the_old_table_stays(inst
     done = instance.run("config", "load", stdin='sched-treepool.policy = "eazy"')
     assert "sched-treepool.policy: eazy: known are fifo, easy, conserv" in done.stderr
     assert instance.stats()["policy"] == "easy"
+    # If the job manager was told first, the queues, which that configuration lacked, are new.
+    instance.flux("queue", "start", "--all", "--quiet")
     instance.wait(submit(instance, "-n1"), "alloc")
 
 

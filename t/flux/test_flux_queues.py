@@ -1,4 +1,4 @@
-"""Queues as RFC 33 has them since 2026: virtual queues, and queues that name their hosts."""
+"""Virtual queues, as RFC 33 has them since 2026."""
 
 import json
 
@@ -17,7 +17,7 @@ CONF = [
     'queues.express.parent="batch"',
     "queues.other.requires=[]",
 ]
-ENV = {"TREEPOOL_TEST_PROPERTIES": '{"batch": "0-1", "+some": "1"}'}
+ENV = {"TREEPOOL_TEST_PROPERTIES": '{"batch": "0-1"}'}
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +31,10 @@ def instance():
 @pytest.fixture
 def site(instance):
     """The instance with a job on node 0, of which node 1 is free."""
-    instance.conf = json.loads(instance.flux("config", "get"))
     instance.flux("queue", "start", "--all", "--quiet")
     instance.first = submit(instance, "batch", "-N1", "--exclusive")
     instance.wait(instance.first, "alloc")
     yield instance
-    instance.flux("config", "load", stdin=json.dumps(instance.conf))
     instance.cancel_all()
 
 
@@ -47,17 +45,6 @@ def submit(instance, queue, *words):
 def both_nodes(instance, queue):
     """A job that waits for both nodes of batch."""
     return submit(instance, queue, "-N2", "-n2", "--exclusive")
-
-
-def waits(instance, job):
-    return instance.waits(job)
-
-
-def reload(instance, change):
-    """Reload the configuration after *change* to it; the finished process."""
-    conf = json.loads(instance.flux("config", "get"))
-    change(conf)
-    return instance.run("config", "load", stdin=json.dumps(conf))
 
 
 def explained(instance, *words):
@@ -71,7 +58,7 @@ def explained(instance, *words):
 def test_a_job_has_its_place_in_the_order_of_the_parent(site):
     head = both_nodes(site, "batch")
     small = submit(site, "express", "-t1m")
-    waits(site, small)
+    assert site.waits(small)
     text, line = explained(site, small)
     assert "queue express in the order of batch: 1 job ahead of it, policy fifo" in text
     assert (line["queue"], line["answer"]["queue"]) == ("express", "batch")

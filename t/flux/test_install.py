@@ -30,15 +30,9 @@ KEYED = """
 echo '{"writer": "TreePool", "children": [{"ranks": "0", "topo": {"socket": [
         {"cores": "0-3"}, {"cores": "4-7"}]}}]}' >/var/key.json
 flux R encode -r0 -c0-7 -Hnode0 | jq --slurpfile key /var/key.json '.scheduling = $key[0]' >/var/R
-flux start --conf=resource.path=/var/R --conf=resource.noverify=true OPTIONS \
+flux start --conf=resource.path=/var/R --conf=resource.noverify=true \
     sh -c "flux run true; flux dmesg"
 """
-ITS_OWN = "--conf=modules.alternatives.sched=sched-simple"
-
-
-def keyed(options=""):
-    """The script that starts KEYED with more *options* of ``flux start``."""
-    return KEYED.replace("OPTIONS", options)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +104,7 @@ def test_a_user_s_instance_has_the_module_if_its_configuration_chooses_it(instal
 
 
 def test_an_r_with_a_key_gets_its_pool_by_the_writer(installed):
-    assert "pool-class=treepool" in installed.sh(keyed())
+    assert "pool-class=treepool" in installed.sh(KEYED)
 
 
 # -- nothing else notices
@@ -147,7 +141,7 @@ def test_removal_leaves_nothing_whoever_used_it_and_however_often_it_was_install
     for _ in range(2):
         machine.sh(f"{TREEPOOL} flux-env --install")
     machine.sh(f"{CHOSEN} flux submit --wait --locality=required true")
-    machine.sh(keyed())
+    machine.sh(KEYED)
     assert any("__pycache__/sched-treepool" in path for path in machine.changed())
     assert "removed treepool" in machine.sh(
         "treepool flux-env --uninstall; rm /var/R /var/key.json"
@@ -198,7 +192,7 @@ def test_flux_works_where_the_package_is_not_there(machine):
     machine.sh(f"{treepool_at('/opt/old')} flux-env --install; rm -r /opt/old")
     said = machine.sh("flux start flux submit --wait true; flux help; flux start flux module list")
     assert DEFAULT_SCHEDULER in said
-    assert "pool-class=TreePool" in machine.sh(keyed() + "rm /var/R /var/key.json")
+    assert "pool-class=TreePool" in machine.sh(KEYED + "rm /var/R /var/key.json")
     failed = machine.run("flux submit --dry-run --locality=required true")
     assert failed.returncode == 2
     assert "unrecognized arguments: --locality=required" in failed.stderr

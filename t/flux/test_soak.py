@@ -27,6 +27,7 @@ def test_a_soak_has_no_violations(soak):
     assert counts["jobs"] == len(record["submitted"]) >= soak.counts["submitted"] >= 50
     assert counts["Rs checked"] == counts["allocated"] >= 0.8 * counts["jobs"]
     assert (counts["stops"], counts["crashes"], counts["quiet checks"]) == (1, 1, 1)
+    assert soak.counts["cancels"] and soak.counts["reloads"] > 3, "in each leg, and as it settles"
 
 
 def test_a_job_that_ran_when_the_instance_was_stopped_ends_after_it(soak):

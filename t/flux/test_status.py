@@ -96,7 +96,10 @@ def test_what_several_jobs_would_get_is_what_one_finds_who_allocates_on_a_copy(b
 def test_watch_redraws_in_the_same_place_until_it_is_interrupted(busy):
     ours, theirs = pty.openpty()
     words = ["flux", "treepool", "status", "--jobs", "--watch", "0.1"]
+    # In the background of a shell SIGINT is ignored, here and in what is started here.
+    heeded = signal.signal(signal.SIGINT, signal.SIG_DFL)
     watching = subprocess.Popen(words, env=busy.env, stdin=theirs, stdout=theirs, stderr=theirs)
+    signal.signal(signal.SIGINT, heeded)
     os.close(theirs)
     said = ""
     while said.count("\x1b[H") < 3 and select.select([ours], [], [], 30)[0]:

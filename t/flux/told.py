@@ -2,6 +2,8 @@
 
 import errno
 import json
+from contextlib import suppress
+from unittest.mock import Mock
 
 import checks
 from loaded import Broker, Loaded, name_of
@@ -132,6 +134,12 @@ def check_explanations_go_by_the_options_of_the_scheduler():
     said = here.typed("explain", name_of(here.waits("slot/core=2")), "--verbose")
     assert said.status == 1
     assert "required: each slot in one socket" in said.out and "order     first-fit" in said.out
+
+
+def check_without_a_job_key_the_R_of_a_job_has_no_key():
+    for value, has_key in (("full", True), ("none", False)):
+        job = Loaded(**{"job-key": value}).started("slot/core")
+        assert ("scheduling" in job.R) == has_key
 
 
 def check_cores_that_are_kept_for_gpus_are_told():
@@ -299,11 +307,35 @@ def check_windows_of_the_configuration_are_not_removed_by_command():
     assert set(here.started("slot/core").held) == {1}
     said = remove(here, "conf")
     assert said.status == 1 and "remove it there" in said.err
-    again = here.typed("window", "add", "--hosts=n0", "--start=2e9", "--end=3e9", "--name=conf")
-    assert again.status != 0 and again.err.count("\n") == 1
+    again = here.typed(
+        "window", "add", "--hosts=n0", "--start=2000000000", "--end=3000000000", "--name=conf"
+    )
+    assert again.status != 0 and again.err.count("\n") == 1 and "already" in again.err
     here.configure()
     here.rest()
     assert listed(here) == []
+
+
+def conforms(line, part):
+    """Assert that *line* is what output.json says of *part*, where Flux's Python can tell."""
+    with suppress(ImportError):
+        import schemas
+
+        schemas.conforms(line, part)
+
+
+def check_windows_and_the_fabric_are_told_as_the_schema_says():
+    here = Loaded(nodes=4, fabric=True)
+    add(here, "maint", 60, 60, "--user=1", hosts="n[0-3]")
+    job = here.waits("slot/core", duration=2 * HOUR, user=2)
+    here.wait(6)
+    facts = here.typed("status", "--domains", "--json").json
+    for kind, fact in zip(("fabric", "window", "totals"), facts):
+        assert kind in fact
+        conforms(fact, f"status-{kind}")
+    (line,) = here.typed("explain", name_of(job), "--json").json
+    assert line["window"]["name"] == "maint"
+    conforms(line, "explain-job")
 
 
 # -- a close place
@@ -400,16 +432,36 @@ def check_in_private_mode_nobody_is_told_when_jobs_of_others_end_nor_how_many_ar
     assert "queue batch: policy easy" in own and "ahead" not in own
 
 
+def check_a_guest_may_ask_and_do_nothing_else():
+    here = Loaded()
+    may = {"look", "jobs", "job", "ask", "try", "numbers", "totals", "window-list"}
+    others = set(here.handle.handlers) - {f"sched-treepool.{name}" for name in may}
+    own = {f"sched-treepool.{name}" for name in ("window-add", "config-reload", "stats-get")}
+    assert {"sched.alloc", *own} <= others
+    for topic in others:
+        try:
+            Broker(here, GUEST).module(topic, {}, False)
+        except PermissionError:
+            continue
+        raise AssertionError(topic)
+
+
 def check_a_question_that_is_malformed_is_refused_with_its_place():
     guest = Broker(Loaded(), GUEST)
     core = parse_shape("slot/core")
     for topic, payload, number, said in (
         ("job", [], errno.EPROTO, "must be an object"),
+        ("job", "{", errno.EINVAL, "Expecting"),
+        ("job", 30_000 * "[", errno.EINVAL, "recursion"),
         ("job", {"id": True}, errno.EPROTO, "/id: must be an integer"),
+        ("job", {"id": "\ud800"}, errno.EINVAL, "a string is not valid Unicode"),
         ("look", {"version": 2}, errno.EPROTO, "/version: this scheduler speaks version 1"),
         ("look", {"x": "y" * 70_000}, errno.EMSGSIZE, "more than 65536 characters"),
         ("ask", {}, errno.EINVAL, "/resources: must be a list"),
+        ("ask", {"resources": [{"type": "slot"}]}, errno.EINVAL, "/resources/0"),
         ("ask", {"resources": core, "duration": "1h"}, errno.EINVAL, "/duration: "),
+        ("ask", {"resources": core, "duration": -1}, errno.EINVAL, "/duration: "),
+        ("ask", {"resources": core, "options": {"nope": 1}}, errno.EINVAL, "nope"),
         ("ask", {"resources": core, "queue": ["q"]}, errno.EINVAL, "/queue: "),
         ("ask", {"resources": core, "constraints": 0}, errno.EINVAL, "object"),
         ("ask", {"resources": core, "options": {"\udcff": 1}}, errno.EINVAL, "not valid Unicode"),
@@ -422,6 +474,25 @@ def check_a_question_that_is_malformed_is_refused_with_its_place():
             assert (e.errno, said in e.strerror, "\n" in e.strerror) == (number, True, False), e
         else:
             raise AssertionError((topic, payload))
+
+
+def check_what_is_said_of_a_job_is_true_when_it_is_said():
+    states = set()
+    for turns in range(6):
+        here = Loaded()
+        first, second = here.started(), here.waits()
+        here.clock.chance = Mock(choice=max)  # time passes: each step of work is a turn
+        msg = here.send("sched-treepool.job", {"id": second.jobid})
+        for _ in range(turns):
+            here.handle.turn()
+        here.manager.free(first)
+        while not msg.answers:
+            if not here.handle.turn():
+                here.handle.hurry()
+        state = msg.answers[0]["state"]
+        assert (state == "running") == bool(second.R), state
+        states.add(state)
+    assert states == {"waiting", "running"}
 
 
 # -- snapshots
@@ -495,6 +566,27 @@ def check_what_is_left_of_a_node_is_given_and_of_several_such_jobs_one_ends():
         {"rank": "0", "children": {"core": "0-3", "gpu": "0"}}
     ]
     assert here.waits("slot/core") and second.held
+
+
+def ends_unseen(here, job):
+    """Let *job* be over when the next scheduler is ready, which nobody tells it."""
+    ready = here.manager.ready
+    here.manager.ready = lambda payload: (job.held.clear(), ready(payload))[1]
+
+
+def check_jobs_that_end_unseen_are_not_counted():
+    for known in (True, False):
+        here = Loaded()
+        job, other = (here.started("slot/core", duration=0) for _ in range(2))
+        if not known:
+            del here.kvs[job.key]
+        ends_unseen(here, job)
+        here.reload()
+        for _ in range(5):
+            here.wait(1)
+        msg = here.send("sched.quiescent", {})
+        here.rest()
+        assert msg.answers[0]["alloc_current"] == 1 and other.held
 
 
 if __name__ == "__main__":

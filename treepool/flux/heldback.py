@@ -53,16 +53,23 @@ class HeldBack:
     """Holds in *pool* what is allocated and held by no other job there.
 
     *log* gets a line whenever that changes, and *changed* is called. What is allocated is in its
-    turn in *inbox*.
+    turn in *inbox*. *over* is called with each job that is found to have nothing any more.
     """
 
     def __init__(
-        self, handle: Any, log: Any, pool: Pool, inbox: Inbox, changed: Callable[[], None]
+        self,
+        handle: Any,
+        log: Any,
+        pool: Pool,
+        inbox: Inbox,
+        changed: Callable[[], None],
+        over: Callable[[int], None],
     ) -> None:
         self._handle = handle
         self._log = log
         self._inbox = inbox
         self._changed = changed
+        self._over = over
         self._pool = pool
         #: Whether it is known what is allocated, and from the job manager as a whole. Until it is
         #: known no job may start.
@@ -167,6 +174,7 @@ class HeldBack:
             add_held(held, held_in(held_of(told["R"]["execution"]).entries))
         except (OSError, ValueError, KeyError, TypeError):  # the job manager knows no such job
             self._doubtful.pop(jobid, None)
+            self._over(jobid)
             self._freed = True
         self._look(jobs, held)
 
@@ -212,7 +220,7 @@ class HeldBack:
         self._sure = True
         yield from self._release(allocated)
         yield from self._know(allocated)
-        if not self._pool.has_job(HELD_BACK):
+        if not (self._doubtful or self._pool.has_job(HELD_BACK)):
             self._timer.stop()
 
     def _know(self, allocated: ByRank) -> Iterator[bool]:
@@ -264,6 +272,8 @@ class HeldBack:
         count = 0
         for number, (jobid, R) in enumerate(jobs.items(), 1):
             count += _release(self._pool, jobid, R, allocated)
+            if not self._pool.has_job(jobid):
+                self._over(jobid)
             if number % ENTRIES == 0:
                 yield True
         if count:

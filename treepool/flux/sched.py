@@ -144,7 +144,7 @@ class TreepoolScheduler(Protocol):
         self._attached = Attached(
             h, self.inbox, self._submissions.last, self._submissions.__contains__, self._on_lost
         )
-        self._held_back = HeldBack(h, log, pool, self.inbox, self.start_schedule)
+        self._held_back = HeldBack(h, log, pool, self.inbox, self.start_schedule, self._over)
         self._answers = Answers(h, runner, self)
         self._annotator = Annotator(self.queue, self._submissions, self._answers.outlook)
         self._annotations = runner.task("annotations", self.forecast, _PAUSE)
@@ -243,10 +243,14 @@ class TreepoolScheduler(Protocol):
             self.log.error(f"free: {e}: what it holds there is free")
             self._held_back.give_back(jobid, None if final else R.mask)
         if not self.pool.has_job(jobid):
-            self.users.pop(jobid, None)
-            self._origins.pop(jobid, None)
+            self._over(jobid)
             self._attached.ended(jobid)
         self._held_back.freed()
+
+    def _over(self, jobid: int) -> None:
+        """A job has nothing any more: it is not counted, nor is anybody told of it."""
+        self.users.pop(jobid, None)
+        self._origins.pop(jobid, None)
 
     def cancel(self, jobid: int) -> None:
         """Take a pending job out of the queue."""

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from flux.job import JobID
 from manager import CANCEL, DENY, SUCCESS
-from reactor import Message
+from reactor import OWNER, USER, Message
 
 from treepool.cli.main import main
 from treepool.flux import client
@@ -18,9 +18,6 @@ from treepool.rfc.queues import inner
 #: States and results of jobs, RFC 21 and flux-core's job.h.
 SCHED, RUN, INACTIVE = 8, 16, 64
 COMPLETED, FAILED, CANCELED = 1, 2, 4
-
-#: The roles of the owner of an instance, and of any user.
-OWNER, USER = 1, 2
 
 
 class Answer:

@@ -112,7 +112,7 @@ class JobManager:
         for job in self.jobs.values():
             if job.held and job.expiration is not None:
                 assert self.module.scheduler.pool.job(job.jobid).end_time == job.expiration
-            if len(job.held) > 1 and self.handle.chance and self.handle.chance.random() < 0.5:
+            if job.held and self.handle.chance and self.handle.chance.random() < 0.5:
                 del job.held[min(job.held)]
         return [{"count": 0}]
 

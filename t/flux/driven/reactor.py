@@ -8,11 +8,15 @@ next come: a message, a timer, a step of a generator. Any such order can come in
 import errno
 import json
 import math
+import os
 from collections import deque
 
 import flux.message
 from _flux._core import ffi, lib
 from flux.constants import FLUX_POLLIN
+
+#: The roles of the owner of an instance, and of any user.
+OWNER, USER = 1, 2
 
 #: Turns after which a reactor that never rests is taken to hang.
 MOST_TURNS = 20_000
@@ -97,7 +101,7 @@ class Future:
 class Message:
     """A request to the module, and what it has answered."""
 
-    def __init__(self, topic, payload, userid=0, rolemask=1, streams=False):
+    def __init__(self, topic, payload, userid=0, rolemask=OWNER, streams=False):
         self.topic, self.userid, self.rolemask = topic, userid, rolemask
         self.payload_str = payload if isinstance(payload, str) else json.dumps(payload)
         self._flux = flux.message.Message()  # wants a response
@@ -226,13 +230,13 @@ class Handle:
         return self.checks[-1]
 
     def msg_watcher_create(self, callback, type_mask, topic, args=None, rolemask=None):
-        watcher = self.handlers[topic.replace("unknown.", "sched-treepool.")] = Watcher(
-            self, callback
-        )
+        watcher = Watcher(self, callback)
+        watcher.handle, watcher.rolemask = watcher, OWNER | (rolemask or 0)
+        self.handlers[topic.replace("unknown.", "sched-treepool.")] = watcher
         return watcher
 
-    def msg_handler_allow_rolemask(self, handle, rolemask):
-        pass
+    def msg_handler_allow_rolemask(self, watcher, rolemask):
+        watcher.rolemask |= rolemask
 
     def rpc(self, topic, payload=None, nodeid=0, flags=0):
         answers = self.services[topic](payload)
@@ -275,7 +279,11 @@ class Handle:
 
         def deliver():
             msg.delivered = True
-            self.handlers[msg.topic].callback(self, 0, msg, None)
+            watcher = self.handlers[msg.topic]
+            if msg.rolemask & watcher.rolemask:
+                watcher.callback(self, 0, msg, None)
+            else:
+                msg.errors.append((errno.EPERM, os.strerror(errno.EPERM)))
 
         self.inbox.append(deliver)
         return msg
