@@ -55,6 +55,15 @@ def test_a_matrix_that_is_not_about_the_topos_domains_tells_nothing(locality):
     assert compile_topo(topo, 31, 0, distances=distances).root.apart == {}
 
 
+def test_the_order_of_domains_is_that_of_their_cores_not_of_the_json():
+    topo = {"numa": [{"cores": "2"}, {"cores": "0"}, {"cores": "1"}]}
+    far = Distances("numa", matrix(3, lambda i, j: 12 if {i, j} == {0, 2} else 30))
+    root = compile_topo(topo, 0b111, 0, distances=far).root
+    assert [d.cores for d in root.children] == [1, 2, 4]
+    zero, one, two = root.children
+    assert root.apart[zero][two] == 12_000 < root.apart[zero][one] == root.apart[one][two]
+
+
 # -- jobs
 
 

@@ -36,6 +36,28 @@ def test_a_key_is_no_larger_before_the_fit_is_known(shape):
             assert policy.key(one, ask, None) <= policy.key(one, ask, found)
 
 
+def order(policy, node, shape):
+    """Where the first slot of a request on *node* stands."""
+    ask = request(Pool(cluster(2)), shape).ask
+    found = fit(node, ask)
+    return policy.key(node, ask, found) + policy.straddle * found.segments[0].remote
+
+
+def test_of_equal_costs_the_local_one_is_taken_whatever_the_weight():
+    fuller = state(0x00000F_00000F, 0)  # four cores in each of two sockets
+    local = state(0x0000FF_0000FF, 0)
+    weightless = Packing(gpus=0)
+    assert order(weightless, local, "slot/core=6") < order(weightless, fuller, "slot/core=6")
+    assert order(weightless, fuller, "slot/core=4") < order(weightless, local, "slot/core=4")
+
+
+def test_of_idle_nodes_the_one_with_fewer_cores_is_broken_though_the_job_wastes_more():
+    large, small = (compile_topo(None, (1 << cores) - 1, 0xFF) for cores in (128, 96))
+    idle = {kind: NodeState(kind, kind.root.cores, kind.root.gpus) for kind in (large, small)}
+    policy, shape = Packing(), "slot/[core=16;gpu=1]"
+    assert order(policy, idle[small], shape) < order(policy, idle[large], shape)
+
+
 def test_keys_keep_their_range_on_the_largest_nodes():
     most = (1 << idset.MAX_ID + 1) - 1
     largest = NodeState(compile_topo(None, most, most), most, most)
