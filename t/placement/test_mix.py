@@ -109,6 +109,24 @@ def test_the_smallest_domain_is_that_of_the_nodes_that_are_left():
     assert lost_beside_small(pool) == pytest.approx(4 / 8, abs=0.01)
 
 
+def lost(text, cores, gpus):
+    """The GPUs that the mix *text* cannot use where these *cores* and *gpus* are free."""
+    return Mix(read_mix(text)).stranded(TYPE, cores, gpus) / PER_GPU
+
+
+def test_a_kind_with_ranges_is_its_smallest_job():
+    for many in ("node=2-4/slot=1-4/[core=4;gpu=1]", "slot=2-5/[core=4-24;gpu=1-3]"):
+        assert lost(many, (1 << 4) - 1, 0b0001) == 0, many
+        assert lost(many, (1 << 3) - 1, 0b0001) == 1, many
+    assert lost("node/slot=2-4/[core=4;gpu=1]", ALL, 0b0001) == 1
+
+
+def test_kinds_that_an_idle_node_could_not_host_do_not_count():
+    gpu, other = "slot/[core=24;gpu=1]", "slot/[core=200;gpu=8],1*slot/core=8,1*slot/rack/gpu"
+    assert lost(f"1*{gpu},9*{other}", ALL, 0b1111) == pytest.approx(0, abs=0.05)
+    assert lost(f"1*{gpu},9*{other}", 0xFF, 0b1111) == 4
+
+
 def test_what_is_usable_is_never_more_after_a_job_than_the_bound():
     chance = random.Random(5)
     kinds = "3*slot/[core=7;gpu=1],1*slot/socket{x},2*slot/[core=30;gpu=2],1*slot/node{x}"
