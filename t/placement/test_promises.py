@@ -12,6 +12,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from depth import deep, some
+from generators import outcome
 from placement.promises import FAR, NOW, History, Site, nothing_could_be_earlier, pool_of
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import POLICIES, Rule
@@ -57,7 +58,60 @@ def waits(site, jobid, shape, duration=100.0, *args, **options):
 each_policy = pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
 
 
+# ---- An idle cluster is used ----
+
+
+@each_policy
+@pytest.mark.parametrize("lengths", [(0, 0), (0, 100), (100, 0)])
+def test_jobs_without_limits_do_not_wait_for_each_other_beside_idle_nodes(policy, lengths):
+    site = site_of(policy, fast="0-1")
+    site.runs(1, "slot=2/node{x}", NOW + 600)
+    site.submit(2, "slot=2/node/core=1", lengths[0], queue="batch")
+    site.submit(3, "slot=1/node{x}", lengths[1], queue="debug")
+    site.run()
+    site.end(1)
+    site.run()
+    nothing_could_be_earlier(site)
+    assert site.running
+    while site.queue.jobs:
+        site.end(next(iter(site.running)))
+        site.run()
+
+
+@each_policy
+def test_a_job_does_not_wait_for_a_window_that_was_removed(policy):
+    site = site_of(policy)
+    site.set_windows([Window("w", 0b11, NOW, NOW + DAY)])
+    assert waits(site, 1, "slot=2/node{x}", 0.0)
+    assert site.starts() == {1: NOW + DAY}
+    site.set_windows([])
+    site.run()
+    assert site.running
+
+
+@each_policy
+def test_the_first_job_of_each_queue_starts_when_all_others_are_over(policy):
+    site = site_of(policy)
+    site.runs(1, "slot=2/node{x}", 0.0)
+    for jobid, queue in enumerate("abc", 2):
+        assert waits(site, jobid, "slot=2/node{x}", 0.0, queue=queue)
+        assert site.starts()[jobid] > NOW + FAR
+    for jobid in 1, 2, 3:
+        site.end(jobid)
+        site.run()
+        assert list(site.running) == [jobid + 1]
+
+
 # ---- Reservations ----
+
+
+def test_a_reservation_is_at_the_first_end_that_frees_enough():
+    site = site_of("conservative")
+    site.runs(1, "slot=1/core=6", NOW + 10)
+    site.runs(2, "slot=1/core=6", NOW + 20)
+    assert waits(site, 3, "slot=1/core=8")
+    assert waits(site, 4, "slot=2/core=8")
+    assert site.starts() == {3: NOW + 10, 4: NOW + 110}
 
 
 @each_policy
@@ -68,6 +122,44 @@ def test_behind_a_job_without_a_limit_nobody_can_be_told_a_start(policy):
     assert waits(site, 3, "slot=1/core=1", queue="other")
     assert site.starts()[2] == NOW + 100
     assert NOW + FAR < site.starts()[3] < math.inf
+
+
+def test_an_earlier_end_moves_reservations_to_earlier_starts():
+    site = site_of("conservative", nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8", 50.0)
+    assert waits(site, 3, "slot=1/core=8", 50.0)
+    site.limit(1, NOW + 40)
+    nothing_could_be_earlier(site)
+    assert site.starts() == {2: NOW + 40, 3: NOW + 90}
+
+
+def test_a_job_of_higher_priority_takes_the_reservations_of_those_behind_it():
+    site = site_of("conservative", nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    for jobid in 2, 3, 4:
+        assert waits(site, jobid, "slot=1/core=8", 50.0)
+    assert waits(site, 5, "slot=1/core=8", 50.0, priority=17)
+    assert site.starts() == {5: NOW + 100, 2: NOW + 150, 3: NOW + 200, 4: NOW + 250}
+    site.prioritize(4, 18)
+    site.run()
+    assert site.starts() == {4: NOW + 100, 5: NOW + 150, 2: NOW + 200, 3: NOW + 250}
+
+
+@each_policy
+def test_the_first_job_has_a_reservation_whoever_was_first_before(policy):
+    site = site_of(policy, nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8")
+    assert waits(site, 3, "slot=1/core=8")
+    site.prioritize(2, 15)
+    site.run()
+    assert 3 in site.starts()
+    assert waits(site, 4, "slot=1/core=8", priority=20)
+    assert site.starts()[4] == NOW + 100
+    site.cancel(4)
+    site.run()
+    assert 3 in site.starts()
 
 
 @pytest.mark.parametrize(("depth", "reserved"), [(1, {2}), (2, {2, 3}), (math.inf, {2, 3, 4, 5})])
@@ -110,6 +202,17 @@ def test_a_job_that_starts_is_said_to_be_immediate_reserved_or_backfilled(policy
     assert site.hows == {**expected, **({} if policy == "fifo" else {4: "backfilled"})}
 
 
+def test_under_easy_only_the_first_job_is_not_delayed():
+    for policy, passes in ("easy", True), ("conservative", False):
+        site = site_of(policy, nodes=2)
+        site.runs(1, "slot=1/core=8", NOW + 100)
+        site.runs(2, "slot=1/core=4", NOW + 50)
+        assert waits(site, 3, "slot=2/core=5")
+        assert site.starts() == {3: NOW + 100}
+        assert waits(site, 4, "slot=1/core=6", 50.0)
+        assert waits(site, 5, "slot=1/core=3", 90.0) != passes
+
+
 def test_queues_do_not_hold_each_other_up_but_keep_to_all_reservations():
     site = site_of(nodes=1, rules={"batch": Rule("fifo", 1), "debug": Rule("fifo", 1)})
     site.runs(1, "slot=1/core=4", NOW + 100)
@@ -126,12 +229,33 @@ def test_jobs_of_a_virtual_queue_stand_in_the_line_of_its_parent():
     assert "2" in site.why(3)
 
 
+def test_priority_decides_in_the_line_of_a_virtual_queue_and_its_parent():
+    site = Site(pool_of(1), Rule("fifo", 8), virtual={"v": "batch", "w": "batch"})
+    site.runs(1, "slot=1/core=4", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8", queue="batch")
+    assert not waits(site, 3, "slot=1/core=1", priority=17, queue="v")
+    assert waits(site, 4, "slot=1/core=1", queue="w")
+    site.cancel(2)
+    site.run()
+    assert 4 in site.running
+
+
 def test_a_job_of_a_virtual_queue_that_is_stopped_holds_up_none_of_its_parent():
     site = Site(pool_of(1), Rule("fifo", 8), virtual={"v": "batch"})
     site.runs(1, "slot=1/core=4", NOW + 100)
     assert waits(site, 2, "slot=1/core=8", queue="v")
     assert waits(site, 3, "slot=1/core=1", queue="batch")
     site.cancel(2)  # the job manager takes its jobs back
+    site.run()
+    assert 3 in site.running
+
+
+def test_other_rules_hold_at_once():
+    site = site_of("fifo", nodes=1)
+    site.runs(1, "slot=1/core=4", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8")
+    assert waits(site, 3, "slot=1/core=1", 50.0)
+    site.set_rules(Rule("easy", 1), {})
     site.run()
     assert 3 in site.running
 
@@ -184,6 +308,29 @@ def test_jobs_that_start_late_do_so_in_the_order_that_was_promised(delay):
     assert site.running[4].start == pytest.approx(NOW + 300 + 3 * delay)
 
 
+def test_a_limit_that_is_changed_counts_in_full_though_the_job_started_late():
+    site = site_of("conservative", nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    for jobid in 2, 3, 4:
+        assert waits(site, jobid, "slot=1/core=8")
+    site.now = NOW + 100.01
+    site.end(1)
+    site.run()
+    site.limit(2, NOW + 203.5)
+    site.run()
+    assert site.starts() == {3: NOW + 203.5, 4: NOW + 303.5}
+
+
+def test_a_job_that_lost_its_reservation_delays_nobody_if_it_cannot_be_served():
+    site = site_of("conservative", nodes=2)
+    site.runs(1, "slot=2/core=8", NOW + 100)
+    assert waits(site, 2, "slot=2/core=8", priority=20)
+    assert waits(site, 3, "slot=1/core=8", priority=18)
+    site.lose("0")
+    site.run()
+    assert site.starts() == {3: NOW + 100}
+
+
 @each_policy
 def test_a_job_that_waits_for_a_late_one_keeps_its_place(policy):
     site = site_of(policy, nodes=1)
@@ -209,6 +356,32 @@ def test_a_job_that_waits_for_a_late_one_takes_what_else_becomes_free(policy):
     assert 3 in site.running
 
 
+@each_policy
+def test_a_job_that_waits_for_a_late_one_takes_what_it_has_reserved_and_what_else_becomes_free(
+    policy,
+):
+    site = site_of(policy, nodes=3)
+    for jobid, end in ((1, 100), (2, 100), (3, 1000)):
+        site.runs(jobid, "slot=1/core=8", NOW + end)
+    assert waits(site, 4, "slot=2/core=8")
+    site.run(until=NOW + 101)
+    for jobid in (2, 3):
+        site.end(jobid)
+        site.run()
+    assert list(site.running) == [1, 4]
+
+
+@each_policy
+def test_reservations_move_to_the_real_time_when_the_clock_is_set_back(policy):
+    site = site_of(policy)
+    site.runs(1, "slot=2/core=8", NOW + 100)
+    site.now = NOW + 1e6
+    assert waits(site, 2, "slot=2/core=7")
+    site.now = NOW + 50
+    nothing_could_be_earlier(site)
+    assert site.starts() == {2: NOW + 100}
+
+
 # ---- Nodes and windows ----
 
 
@@ -226,6 +399,20 @@ def test_a_job_that_waits_for_nodes_that_are_down_is_told_so_and_holds_up_nobody
     assert 2 in site.running
 
 
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_a_job_whose_node_comes_back_while_others_leave_has_the_first_reservation(policy):
+    site = site_of(policy, nodes=4, depth=1, fast="2-3")
+    site.runs(1, "slot=4/node/core=1", NOW + 100)
+    site.lose("2")
+    assert waits(site, 2, "slot=2/node{x}", constraints={"properties": ["fast"]})
+    assert waits(site, 3, "slot=1/node{x}")
+    assert list(site.starts()) == [3]
+    site.lose("1", for_good=True)
+    site.up("2")
+    site.run()
+    assert 2 in site.starts()
+
+
 @each_policy
 def test_what_the_pool_can_no_longer_do_is_refused_whoever_is_ahead(policy):
     site = site_of(policy, nodes=3)
@@ -237,6 +424,29 @@ def test_what_the_pool_can_no_longer_do_is_refused_whoever_is_ahead(policy):
     site.run()
     assert set(site.refusals) == {2, 4}
     assert "3 nodes" in site.refusals[4]
+
+
+@each_policy
+def test_no_job_starts_that_would_reach_into_a_window(policy):
+    site = site_of(policy)
+    site.set_windows([Window("maint", 0b11, NOW + 60, NOW + 90)])
+    assert not waits(site, 1, "slot/core=1", 60.0)
+    assert waits(site, 2, "slot/core=1", 61.0)
+    assert "maint" in site.why(2)
+    assert site.queue.next_time <= NOW + 90
+    site.end(1)
+    site.run(until=NOW + 90)
+    assert 2 in site.running
+
+
+def test_a_window_is_open_to_its_users_and_queues():
+    site = site_of(nodes=1)
+    window = Window("w", 0b1, NOW, NOW + 500, frozenset([7]), frozenset(["debug"]))
+    site.set_windows([window])
+    assert waits(site, 1, "slot/core=1", user=8)
+    assert site.starts() == {1: NOW + 500}
+    assert not waits(site, 2, "slot/core=1", user=7)
+    assert not waits(site, 3, "slot/core=1", user=8, queue="debug")
 
 
 # ---- Passes that are left ----
@@ -326,6 +536,24 @@ def test_a_reason_names_what_is_in_the_way():
     site.set_rules(Rule("fifo", 8), {})
     assert waits(site, 4, "slot/core=1")
     assert "2" in site.why(4) and "ahead" in site.why(4)
+
+
+def test_a_reason_says_that_jobs_without_limits_are_in_the_way():
+    site = site_of()
+    site.runs(1, "slot=1/core=8", 0.0)
+    assert waits(site, 2, "slot=2/core=8")
+    assert "limit" in site.why(2)
+
+
+def test_an_estimate_is_what_a_reservation_would_be():
+    site = site_of("fifo", nodes=1)
+    site.runs(1, "slot/core=8", NOW + 10)
+    for jobid in 2, 3, 4:
+        assert waits(site, jobid, "slot/core=5", 30.0)
+    forecast, found = Forecast(site.pool), {}
+    outcome(forecast.begin(NOW))
+    outcome(forecast.starts([site.queue.jobs[jobid] for jobid in (2, 3, 4)], NOW, found))
+    assert found == {2: NOW + 10, 3: NOW + 40, 4: NOW + 70}
 
 
 # ---- Promise 3: nobody holds the others up ----
