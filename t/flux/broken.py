@@ -56,7 +56,10 @@ def check_a_job_whose_submission_breaks_is_denied_with_the_reason():
         if of is not TreepoolScheduler:
             (line,) = [text for _, text in here.handle.logged if " is broken" in text]
             assert re.match(rf"{name_of(job)} \(\w+\.py:\d+\): RuntimeError: ", line), line
-            assert "treepool_jobs_failed_total 1" in here.typed("status", "--prometheus").lines
+            assert (
+                "treepool_jobs_failed_total 1"
+                in here.typed("status", "--prometheus").out.splitlines()
+            )
         lives(here, name)
 
 

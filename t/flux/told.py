@@ -363,7 +363,7 @@ def check_a_job_waits_for_one_switch_for_so_long_and_also_after_a_reload():
 def check_the_domains_of_the_fabric_are_counted():
     here = Loaded(nodes=4, fabric=True)
     here.started(WHOLE.format(1), duration=0)
-    lines = here.typed("status").lines
+    lines = here.typed("status").out.splitlines()
     assert lines[1].startswith("switch: 2 domains, 2 with idle nodes; a job of up to 2 idle nodes")
     (fabric,) = [
         one["fabric"] for one in here.typed("status", "--domains", "--json").json if "fabric" in one
@@ -383,7 +383,7 @@ def check_a_guest_sees_what_the_owner_sees():
     ):
         said = here.typed(*words, userid=GUEST)
         assert (said.status, said.err) == (0, "") and said.out == here.typed(*words).out
-    lines = here.typed("status", "--prometheus", userid=GUEST).lines
+    lines = here.typed("status", "--prometheus", userid=GUEST).out.splitlines()
     assert 'treepool_waiting_jobs{queue="batch",reason="in-use"} 2' in lines
     assert 'treepool_reserved_jobs{queue="batch"} 1' in lines
     for form in ((), ("--json",), ("--prometheus",)):
@@ -538,8 +538,8 @@ def check_nobody_gets_the_nodes_of_a_job_whose_R_cannot_be_read_until_it_is_over
         assert "2 of 4 nodes free now" in every.told["reason_pending"]
         held = "n[0-1]/core[0-7],gpu[0-1]"
         said = here.typed("status")
-        assert f"held back for jobs whose R cannot be read: {held}" in said.lines
-        assert said.lines[0].startswith("4 nodes: 2 idle, 2 full; 16 of 32 cores used")
+        assert f"held back for jobs whose R cannot be read: {held}" in said.out.splitlines()
+        assert said.out.startswith("4 nodes: 2 idle, 2 full; 16 of 32 cores used")
         (told,) = [fact for fact in here.typed("status", "--json").json if "held_back" in fact]
         assert (told["held_back"], told["hosts"]) == ("rank[0-1]/core[0-7],gpu[0-1]", "n[0-1]")
         here.manager.free(job)

@@ -116,7 +116,7 @@ def _numa_nodes(root: Object) -> tuple[list[Object], list[Object]]:
     allowed = bitmap(root.attributes["allowed_nodeset"])
     nodes = [node for node in nodes if node.os_index >= 0]
     usable = [node for node in nodes if allowed >> node.os_index & 1]
-    return usable, [node for node in nodes if node not in usable]
+    return usable, [node for node in nodes if not allowed >> node.os_index & 1]
 
 
 def _gpu_memory(

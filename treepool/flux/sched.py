@@ -60,7 +60,7 @@ _NOBODY = -1
 #: Jobs that a job is told it preempts, by name.
 _MOST_NAMED = 8
 
-#: What a pass yields once it has ended.
+#: Comes in place of the next step of a pass that has ended.
 _ENDED = object()
 
 #: Seconds between two looks at the clock while jobs wait: it may be set, or a machine suspended.

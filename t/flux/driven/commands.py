@@ -11,6 +11,7 @@ from flux.job import JobID
 from manager import CANCEL, DENY, SUCCESS
 from reactor import OWNER, USER, Message
 
+from commandline import Result
 from treepool.cli.main import main
 from treepool.flux import client
 from treepool.rfc.queues import inner
@@ -146,21 +147,6 @@ SERVICES = {
 }
 
 
-class Said:
-    """What a command printed, and its exit status."""
-
-    def __init__(self, status, out, err):
-        self.status, self.out, self.err = status, out, err
-
-    @property
-    def lines(self):
-        return self.out.splitlines()
-
-    @property
-    def json(self):
-        return list(map(json.loads, self.lines))
-
-
 def typed(here, *words, userid=None):
     """``treepool WORDS...``, typed by *userid*, or else by the owner of the instance."""
     broker = Broker(here, userid)
@@ -172,7 +158,7 @@ def typed(here, *words, userid=None):
     ):
         status = main([str(word) for word in words])
     out.flush()
-    return Said(status, *(stream.buffer.getvalue().decode() for stream in (out, err)))
+    return Result(status, *(stream.buffer.getvalue().decode() for stream in (out, err)))
 
 
 def name_of(job):

@@ -88,10 +88,6 @@ def combined(machine: Machine, report: ToolReport) -> Machine:
     those in R. hwloc's cores near a GPU count, with a warning if *report* has others; links and
     NICs are those of hwloc with the report's faster or nearer ones.
     """
-    gpus = {gpu.id: gpu for gpu in machine.gpus}
-    if not gpus:
-        gpus = {i: Gpu(i, report.vendor, pci=report.pci.get(i, "")) for i in report.near}
-    ids = _ids(gpus, report)
     others = [gpu for gpu in machine.gpus if gpu.vendor not in ("", report.vendor)]
     if others:
         makers = ", ".join(sorted({gpu.vendor for gpu in others}))
@@ -99,6 +95,10 @@ def combined(machine: Machine, report: ToolReport) -> Machine:
         return machine.with_warning(f"{report.tool} is not used: {what}, not {report.vendor}")
     if not report.near:
         return machine.with_warning(f"{report.tool} names no GPU")
+    gpus = {gpu.id: gpu for gpu in machine.gpus}
+    if not gpus:
+        gpus = {i: Gpu(i, report.vendor, pci=report.pci.get(i, "")) for i in report.near}
+    ids = _ids(gpus, report)
     if ids is None:
         here, there = (idset.encode(idset.from_ids(some)) for some in (gpus, report.near))
         there += " on other buses" if here == there else ""

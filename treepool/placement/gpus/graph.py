@@ -32,10 +32,11 @@ class Graph:
 
     @twins.default
     def _twins(self) -> tuple[int, ...]:
-        alike: dict[int, int] = {}
-        for gpu, linked in enumerate(self.linked):
-            for key in (linked, linked | 1 << gpu):  # not linked to each other, and linked
-                alike[key] = alike.get(key, 0) | 1 << gpu
+        alike = idset.gathered(
+            (key, 1 << gpu)
+            for gpu, linked in enumerate(self.linked)
+            for key in (linked, linked | 1 << gpu)  # not linked to each other, and linked
+        )
         return tuple(
             alike[linked] | alike[linked | 1 << gpu] for gpu, linked in enumerate(self.linked)
         )
