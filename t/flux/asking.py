@@ -40,7 +40,7 @@ class Future:
     def __init__(self, brokers, topic, rank):
         self.brokers, self.topic, self.rank = brokers, topic, rank
 
-    def then(self, callback, argument, timeout=None):
+    def then(self, callback, argument):
         self.callback, self.argument = callback, argument
         self.brokers.asked.append(self)
 

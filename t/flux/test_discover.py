@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -238,6 +239,21 @@ def test_of_many_nodes_that_are_alike_one_sends_its_xml(tmp_path):
         told = instance.flux("exec", "-r", "all", "flux", "treepool", "digest").split()
         assert len(told) == 6
         assert len(set(told)) == 1
+
+
+def test_answers_that_are_late_reach_no_other_request(tmp_path):
+    path = tmp_path / "node.xml"
+    path.write_text(NODE.xml())
+    with brokers(path, size=8) as instance:
+        load_faulty(instance, "few=1", "digest=4")
+        assert instance.soon(lambda: instance.stats()["hwloc"]["nodes"] == 8, 20)
+        jobs = []
+        for _ in range(8):  # while the late answers come
+            jobs += [instance.submit("-n1") for _ in range(8)]
+            time.sleep(0.5)
+        assert [instance.R(job)["version"] for job in jobs] == 64 * [1]
+        assert instance.stats()["hwloc"]["digests"] == 0
+        assert "callback" not in instance.log()
 
 
 XML = "import flux; print(flux.Flux().rpc('resource.topo-get').get_str())"

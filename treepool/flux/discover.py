@@ -224,7 +224,7 @@ class Discovery:
     # -- time
 
     def _keep_ticking(self) -> None:
-        if not self._ticking and self._open:
+        if not self._ticking and (self._open or self._digests.open):
             self._ticking = True
             self._clock.set(TICK)
 
@@ -236,6 +236,7 @@ class Discovery:
             del self._open[rank]
             self._fail(rank, LATE)
             self._answered(rank, False)
+        self._digests.tick()
         self._ask()
         if late:
             self._hand_over_soon()

@@ -3,6 +3,7 @@
 ================== ===========================================================================
 ``timeout=S``      brokers have S seconds to answer, counted in tenths of a second
 ``few=N``          of more than N nodes digests are asked for
+``digest=S``       of those that may take one second, they take S
 ``bad-answers=N``  the first N answers of each broker are errors
 ================== ===========================================================================
 """
@@ -10,7 +11,7 @@
 from collections import Counter
 
 import TreePool  # noqa: F401 (makes treepool importable)
-from treepool.flux import discover
+from treepool.flux import digests, discover
 from treepool.flux.sched import TreepoolScheduler
 
 
@@ -41,6 +42,8 @@ def mod_main(h, *args):
             discover.TICK, discover.TIMEOUT = 0.1, float(value)
         elif name == "few":
             discover.FEW = int(value)
+        elif name == "digest":
+            digests.TIMEOUT, digests.COMMAND = 1, ("sh", "-c", f"sleep {value}; echo {64 * 'a'}")
         elif name == "bad-answers":
             answer_badly(int(value))
         else:
