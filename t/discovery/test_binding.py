@@ -94,11 +94,6 @@ def test_each_task_gets_the_gpu_nearest_to_its_cores():
     assert found == [("0-3", (3,)), ("4-7", (2,)), ("8-11", (1,)), ("12-15", (0,))]
 
 
-def test_tasks_get_gpus_in_order_of_their_ids_if_asked():
-    found = [bound("0-15", "0-3", i, 2, gpu_order="order").gpus for i in range(2)]
-    assert found == [(0, 1), (2, 3)]
-
-
 def test_the_nearest_gpu_comes_first_then_those_of_the_socket():
     assert bound("4-5", "0-3").gpus == (2, 3, 0, 1)
 
@@ -214,12 +209,6 @@ def test_a_rank_that_r_lacks_is_named():
         task_of(R("0-3", rank="3-4"), 5, machine())
 
 
-@pytest.mark.parametrize("rank", [-1, 1 << 40])
-def test_impossible_ranks_are_refused_at_once(rank):
-    with pytest.raises(InvalidR, match="R has ranks 0, not"):
-        task_of(R("0-3"), rank, machine())
-
-
 def test_cores_that_the_machine_lacks_are_named():
     with pytest.raises(InvalidR, match="rank 0 has cores 8-19, but this machine only 0-15"):
         task_of(R("8-19"), 0, machine())
@@ -270,14 +259,6 @@ def test_a_task_whose_cores_are_unknown_is_an_error(scheduling, cores):
 def test_the_key_says_which_cores_are_near_gpus_that_the_machine_lacks():
     task = task_of(R("4-7", "0-3", scheduling=key()), 0, machine())
     assert bind(task).gpus[0] == 2
-
-
-def test_the_key_says_so_in_a_subinstance_too():
-    part = machine(allowed=range(8, 16))
-    task = task_of(R("4-7", "0-1", scheduling=key("12-15")), 0, part, instance_cores=8)
-    assert bind(task).gpus == (0, 1)
-    task = task_of(R("0-3", "0-1", scheduling=key("8-11")), 0, part, instance_cores=8)
-    assert bind(task).gpus == (1, 0)
 
 
 def test_the_key_says_which_gpus_a_contained_subinstance_counts_from_zero():

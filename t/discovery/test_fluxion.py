@@ -39,13 +39,6 @@ def test_nodes_become_topos_and_racks_the_fabric():
     assert not ResourceSet.problems(found.R.to_dict())
 
 
-def test_each_type_that_is_left_out_has_a_line():
-    assert encoded(two_racks()).warnings == (
-        "left out of Fluxion's graph: 2 of type pdu",
-        "left out of Fluxion's graph: 6 of type ssd",
-    )
-
-
 def test_levels_above_nodes_keep_their_types_and_order():
     row = vertex("row", vertex("chassis", node("n0", 0), id=4), vertex("chassis", id=5), id=1)
     found = encoded(key(vertex("cluster", row)), "0")

@@ -27,7 +27,6 @@ REAL = SHARED / "hwloc"
 
 NVIDIA = "0302 [10de:1db1] [10de:1212] a1"
 AMD = "0380 [1002:66a1] [1002:0834] 02"
-NIC = "0207 [15b3:101b] [15b3:0006] 00"
 
 
 def gpu_ids(made, **options):
@@ -395,19 +394,6 @@ def test_a_gpu_that_is_not_near_any_domain_belongs_to_the_node():
     assert "gpu 0 is near no part of the node: it belongs to the node itself" in node.warnings
 
 
-def test_the_slow_nic_of_the_service_network_is_ignored():
-    made = Made(
-        devices=[
-            Device("0000:03:00.0", 0, backends=[("nvml0", "NVML")]),
-            Device("0000:04:00.0", 0, "0200 [8086:1521] [15d9:088e] 01", [("eno1", "")], speed=0.6),
-            Device("0000:05:00.0", 3, NIC, [("mlx5_0", "")], speed=31.5),
-            Device("0000:06:00.0", 0, NIC, [("mlx5_1", "")], speed=3.9),
-        ]
-    )
-    nics = read_hwloc(made.xml()).links.nics
-    assert [(nic.name, nic.gpus, nic.path) for nic in nics] == [("mlx5_0", 1, "SYS")]
-
-
 # -- hostile files
 
 
@@ -573,18 +559,6 @@ def test_a_real_machine_is_what_its_picture_shows(name):
     assert node.topo == PICTURES[name]
     check(node)
     served_near_each_gpu(node)
-
-
-def test_the_work_is_linear_in_the_objects():
-    """The machine has more cores and GPUs than four MI300A of three partitions each."""
-    gpus = [
-        Device(f"0000:{i:02x}:00.0", i, AMD, [(f"rsmi{3 * i + j}", "RSMI") for j in range(3)])
-        for i in range(16)
-    ]
-    xml = Made(packages=4, numas=4, cores=12, devices=gpus).xml()
-    with Lines() as work:
-        topo_of(read_hwloc(xml))
-    assert work.count < 500 * xml.count("<object")
 
 
 def test_the_work_is_linear_in_the_gpus_that_one_device_claims_to_be():

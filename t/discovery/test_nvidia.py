@@ -118,11 +118,6 @@ def test_words_of_older_drivers_are_understood(old, new):
     assert read_topo(texts[0]) == read_topo(texts[1])
 
 
-def test_a_gpu_has_each_of_several_equally_near_nics():
-    node = read_topo(table("GPU0 mlx5_0 mlx5_1 mlx5_2", "GPU0 X SYS PXB PXB"))
-    assert node.links.nics == (Nic("mlx5_1", 1, "PXB"), Nic("mlx5_2", 1, "PXB"))
-
-
 def test_unknown_values_of_the_driver_are_left_out():
     node = read_topo(table("GPU0 GPU1 NIC0 CPU Affinity NUMA Affinity GPU NUMA ID",
                            "GPU0 X N/A N/A N/A N/A N/A", "GPU1 N/A X N/A N/A"))  # fmt: skip
