@@ -143,10 +143,6 @@ def test_a_bad_jobspec_is_an_answer_too(treepool, write):
     assert result.err == ""
 
 
-#: The third job finds 12 cores in one domain of node 1, or what node 0 has left in two.
-LOCAL_OR_FULLER = ("node=2/slot/core", "node/slot=8/[core=8;gpu=1]", "slot/core=12")
-
-
 @pytest.mark.parametrize("name", OPTIONS)
 def test_every_option_of_a_pool_is_an_argument_and_no_other_value_is(treepool, name):
     option = OPTIONS[name]
@@ -155,18 +151,6 @@ def test_every_option_of_a_pool_is_an_argument_and_no_other_value_is(treepool, n
     assert treepool("alloc", f"{flag}={value}", "slot/core").status == 0
     wrong = treepool("alloc", f"{flag}=#", "slot/core")
     assert wrong.is_one_line_error(flag, status=2)
-
-
-@pytest.mark.parametrize(
-    ("how", "rank"),
-    [
-        ((), "1"),
-        (("--straddle", "0"), "0"),
-    ],
-)
-def test_straddle_weighs_locality_against_packing(treepool, how, rank):
-    *_, last = treepool("alloc", "--json", *how, *LOCAL_OR_FULLER).json
-    assert last["R_lite"][0]["rank"] == rank
 
 
 def test_constraint_limits_the_shapes(treepool):
@@ -206,13 +190,6 @@ def test_options_of_the_command_line_are_for_jobspecs_too_and_say_more(treepool,
     assert [a.get("error") for a in answers.json] == ["infeasible", "infeasible"]
     (own,) = treepool("alloc", "--json", "--jobspec", write(spec)).json
     assert "error" not in own
-
-
-def test_the_R_of_a_job_of_a_billion_years_can_be_read(treepool, write):
-    spec = from_resources(parse_shape("slot=1/core=20"), 1e15)
-    result = treepool("alloc", "--print-R", "--jobspec", write(spec))
-    assert result.status == 0
-    assert treepool("validate", write(result.out)).status == 0
 
 
 def test_a_bad_R_is_one_line_with_file_and_pointer(treepool, write, R):

@@ -115,12 +115,6 @@ def old_R():
     return nodes("4-6", "0-15", "0", **times, properties={"mine": "5"})
 
 
-def test_the_key_is_added_and_R_stays_as_it_is(treepool, xml, write, old_R):
-    R = encoded(treepool("encode", "--xml", xml(NODE), "-R", write(old_R)))
-    assert R.pop("scheduling")["children"][0]["ranks"] == "4-6"
-    assert old_R == R
-
-
 def test_ranks_that_nothing_describes_stay_flat_with_a_warning(treepool, xml, write, old_R):
     result = treepool("encode", "--xml", f"{xml(NODE)}:4-5", "-R", write(old_R))
     assert list(topos(encoded(result))) == ["4-5"]
@@ -206,24 +200,6 @@ def test_properties_tell_the_hardware(treepool, xml):
     }
 
 
-def two_gpus():
-    return Made(
-        packages=1,
-        devices=[
-            Device("0000:03:00.0", 0, backends=[("nvml0", "NVML")]),
-            Device("0000:04:00.0", 1, backends=[("nvml1", "NVML")]),
-        ],
-    )
-
-
-def test_nvidia_smi_tells_links(treepool, xml, write):
-    R = encoded(
-        treepool("encode", "--xml", xml(two_gpus()), "--nvidia-smi", write(PAIR, "smi.txt"))
-    )
-    (table,) = R["scheduling"]["links"].values()
-    assert table["links"] == [{"type": "nvlink", "gbps": 50, "among": ["0-1"]}]
-
-
 def test_gpulink_divides_a_domain_by_the_links_of_its_gpus(treepool, xml, write):
     matrix = """\
 \tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity
@@ -240,12 +216,6 @@ GPU3\tSYS\tSYS\tNV4\t X \t0-11
         "memory": 16,
         "gpulink": [{"cores": "0-2", "gpus": "0-1"}, {"cores": "3-5", "gpus": "2-3"}],
     }
-
-
-def test_nvidia_smi_of_another_node_is_not_used(treepool, xml, write):
-    result = treepool("encode", "--xml", xml(NODE), "--nvidia-smi", write(PAIR, "smi.txt"))
-    assert result.status == 0
-    assert "gpus are 0, but nvidia-smi has 0-1: it is not used" in result.err
 
 
 def test_mig_cuts_gpus_into_instances(treepool, xml, write):
