@@ -8,7 +8,6 @@ from depth import examples
 from made import alloc, nodes
 from treepool.errors import TreepoolError
 from treepool.rfc import idset
-from treepool.rfc.rset import ResourceSet
 from treepool.view import snapshot
 from treepool.view.replay import Rules, continued, replay
 from treepool.view.snapshot import InvalidSnapshot, Running, Snapshot
@@ -60,12 +59,6 @@ def test_the_pool_of_a_snapshot_answers_as_the_one_it_was_taken_of(seed):
     assert sorted(end for _, end in same.job_end_times() if end) == [job.end for job in running]
     for shape in SHAPES:
         assert outcome(same, shape) == outcome(pool, shape)
-
-
-def test_an_instance_whose_time_is_over_now_still_answers():
-    R = nodes(expiration=NOW + 60, starttime=1)
-    pool = again(Snapshot(NOW, ResourceSet.read(R))).pool()
-    assert outcome(pool, "slot=1/core=8") == [{"rank": "0", "children": {"core": "0-7"}}]
 
 
 # -- the jobs

@@ -21,14 +21,10 @@ def cluster():
     return R
 
 
-def allocated(pool, jobid, cores, gpus, slots=1):
-    return alloc(pool, jobid, f"slot={slots}/[core={cores};gpu={gpus}]")
-
-
 def situation():
     """A pool with two jobs on rank 0, and rank 1 drained."""
     pool = Pool(cluster())
-    near, across = allocated(pool, 1, 2, 1), allocated(pool, 2, 6, 3)
+    near, across = alloc(pool, 1, "slot/[core=2;gpu=1]"), alloc(pool, 2, "slot/[core=6;gpu=3]")
     jobs = [
         Running(Job.of("f1", "train", near), "alice", "train", "RUN", 10.0, "", 1.0),
         Running(Job.of("f2", "test", across), "bob\x1b[31m", "t", "RUN", 20.0),
