@@ -127,7 +127,6 @@ _DIFFERENT = lambda i: f'{{"rank":"{i}","children":{{"core":"0-{i + 1}"}}}}'  # 
 _WIDE = lambda i: f'{{"rank":"{1_048_575 - i}","children":{{"core":"{i + 4_000_000}"}}}}'  # noqa: E731
 _TOPO = ("scheduling", "children", 0, "topo")
 _DIGEST = next(iter(_R["scheduling"]["links"]))
-_TABLE = ("scheduling", "links", _DIGEST)
 
 
 def _nodes(ranks, core="0-3", **execution):
@@ -632,7 +631,9 @@ FLUXION = {
 }
 
 SITES = {
-    **TEXTS,
+    "blank lines": lambda: "\n" * MIB,
+    "lines of blanks": lambda: " \n" * (MIB // 2),
+    "tabs": lambda: "\t" * MIB,
     "rows": lambda: (
         "host,cell,switch\n" + "".join(f"n{i},c{i // 999},s{i}\n" for i in range(20_000))
     ),

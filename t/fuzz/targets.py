@@ -140,19 +140,10 @@ def attempt(name, data):
 
 def _text(data):
     """Bytes as text of any characters, lone surrogates among them."""
-    return (
-        data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
-        if _sound(data)
-        else data.decode("latin-1")
-    )
-
-
-def _sound(data):
     try:
-        data.decode("utf-8", "surrogatepass")
+        return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        return False
-    return True
+        return data.decode("latin-1")
 
 
 def _json(data):
@@ -319,10 +310,7 @@ def _lines(lines):
 
 def _problems(kind, text):
     problems = kind.problems(text)
-    for problem in problems:
-        line = str(problem)
-        if not line.isprintable() or len(line) > MAX_MESSAGE:
-            raise Misbehaved(f"{kind.__name__}.problems: {line[:2000]!r}")
+    _lines(map(str, problems))
     return problems
 
 
@@ -427,9 +415,7 @@ def _snapshot_problems(data):
 def _vectors(data):
     value = _json(data)
     problems = vectors.problems(value)
-    for problem in problems:
-        if not str(problem).isprintable():
-            raise Misbehaved(f"vectors.problems: {str(problem)!r}")
+    _lines(map(str, problems))
     if not problems:
         list(vectors.play(value))
 

@@ -298,29 +298,6 @@ def test_a_snapshot_with_the_name_is_shown_inertly(treepool, name):
 
 
 @pytest.mark.parametrize("name", ALL, ids=_short)
-def test_advice_and_explanations_of_the_name_are_inert(treepool, name):
-    R = saved(cluster(name))
-    with open("jobs", "w", encoding="utf-8", errors="surrogatepass") as file:
-        file.write(f"slot=1/core\nslot=1/{name}\n")
-    quoted = f"slot=1/{json.dumps(name)}{{x}}"
-    for argv in (
-        ("advise", "-R", R, "--shape", quoted),
-        ("advise", "-R", R, "--json", "--shape", quoted),
-        ("advise", "-R", R, "--shape", f"slot=1/{name}"),
-        ("explain", "-R", R, "--", quoted),
-        ("explain", "-R", R, "--", f"slot=1/{name}"),
-        ("explain", "-R", R, "slot=1/core", "--jobs", "@jobs"),
-        ("explain", "-R", R, "slot=1/core", "--down", name),
-        ("explain", "-R", R, "slot=1/core", "--constraint", json.dumps({"properties": [name]})),
-        ("explain", "-R", R, "slot=1/core", "--constraint", json.dumps({"hostlist": [name]})),
-        ("show", "-R", R, "--ranks", name),
-    ):
-        result = treepool(*argv)
-        assert result.status in (0, 1, 2)
-        assert inert(result.out + result.err), argv
-
-
-@pytest.mark.parametrize("name", ALL, ids=_short)
 def test_hardware_with_the_name_is_encoded_inertly(treepool, name):
     from xml.sax.saxutils import quoteattr
 
