@@ -68,14 +68,6 @@ def test_no_width_loses_anything(treepool, monkeypatch, width):
     assert well_behaved(result)
 
 
-def test_ids_are_broken_only_after_a_comma(treepool, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    out = treepool("alloc", "--cluster", "b", "slot=9/core=17").out
-    pieces = [piece for word in out.split() for piece in word.split(",")]
-    assert "72-88" in pieces
-    assert not [piece for piece in pieces if piece.endswith("-") and piece != "-"]
-
-
 def test_shapes_are_no_markup(treepool):
     out = treepool("alloc", "slot=1/[core;gpu]", "[bold]x[/bold]", ":smile:").out
     assert "slot=1/[core;gpu]" in out

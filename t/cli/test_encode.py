@@ -394,18 +394,6 @@ def test_ranks_described_twice_are_told(treepool, xml, write, old_R):
 FLAT = nodes("0-3", "0-3")
 
 
-def test_a_fabric_from_a_sites_file_is_added_to_an_R(treepool, write):
-    R = write(json.dumps(FLAT), "R.json")
-    path = write("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n2\n", "topology.conf")
-    result = treepool("encode", "--fabric", path, "-R", R)
-    key = encoded(result)["scheduling"]
-    assert key["fabric"] == {"switch": [{"name": "a", "ranks": "0-1"}, {"name": "b", "ranks": "2"}]}
-    assert result.err.splitlines() == [
-        "treepool encode: warning: hosts in no domain, which stand alone: n3",
-        f"treepool encode: {path}: 3 of 4 hosts of R placed",
-    ]
-
-
 def test_files_of_slurm_are_counted_line_by_line_and_includes_are_beside_them(treepool, write):
     write("NodeName=n[2-3] CPUs=2 Nonsense=1\nNodeName=n4 Sockets=2\n", "nodes.conf")
     path = write("NodeName=n[0-1] Sockets=2\nInclude /no/nodes.conf\nInclude gone\n", "slurm.conf")

@@ -148,7 +148,6 @@ def test_a_configuration_is_summed_up_by_what_it_chooses(treepool, write):
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('"conservative"', '"best"', "/sched-treepool/policy: best: known are fifo, easy"),
         ("policy =", "polcy =", "/sched-treepool/polcy: unknown (did you mean 'policy'?)"),
         ("mix =", "straddle =", "/sched-treepool/straddle: 7*slot/"),
         ("debug.policy", "night.policy", "/sched-treepool/queues/night: this instance has no such"),
@@ -158,11 +157,6 @@ def test_a_configuration_is_summed_up_by_what_it_chooses(treepool, write):
             "[queues.debug]",
             "[queues.debug]\nparent = 'batch'",
             "/sched-treepool/queues/debug: a virtual queue has the rules of its parent, 'batch'",
-        ),
-        (
-            "policy =",
-            "straddle = 3\npolicy =",
-            "/sched-treepool/straddle",
         ),
     ],
 )

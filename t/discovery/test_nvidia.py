@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discovery.nodes import real
 from treepool.discovery.linking import PCIE_GBPS
 from treepool.discovery.reports.nvidia import MAX_TEXT, read_topo
 from treepool.errors import InvalidHardware
@@ -67,27 +66,6 @@ def test_a_mesh_with_tabs_underlined_names_and_nics_by_their_names():
     assert pairs[0, 5] == Wire("pcie", PCIE_GBPS["SYS"])
     assert node.links.nics == tuple(Nic(f"mlx5_{i}", 3 << 2 * i, "PIX") for i in range(4))
     assert node.near[7] == ids("20-39,60-79")
-
-
-def test_the_text_of_a_real_node_with_nvswitch():
-    node = read_topo(real("nvidia-smi/dgx-h100.txt").read_text())
-    assert node.links == Links((Link("nvlink", 450.0, (0xFF,)),))
-    assert node.links.kind == "all-to-all" and node.nvswitch
-    assert node.near[3] == ids("0-51")
-    assert node.near[4] == ids("52-103")
-
-
-def test_the_text_of_a_real_node_with_pcie_alone():
-    node = read_topo(real("nvidia-smi/rtx4090-8gpu.txt").read_text())
-    assert node.links.kind == "pcie"
-    assert node.links.links == (Link("pcie", 8.0, (0xFF,)),)
-    assert node.links.nics == tuple(
-        Nic(name, gpus, path)
-        for name in ("NIC0", "NIC1")
-        for gpus, path in ((0b01000000, "PHB"), (0b10111111, "SYS"))
-    )
-    assert node.near[0] == ids("0-55,112-167")
-    assert node.near[7] == ids("56-111,168-223")
 
 
 @pytest.mark.parametrize("text", [PAIRS, MESH, TWO])

@@ -113,18 +113,9 @@ SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[2-3]
 SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n4
 """
 
-SPLIT = """SwitchName = leaf0 Nodes = \\
-n0,\\
-n1
-  switchname=leaf1 NODES="n[2-3]" # spare
-SwitchName=leaf2 Nodes=n4
-SwitchName=mid0 Switches=leaf0,\\
-leaf1
-SwitchName=top Switches=mid0,leaf2"""
-
 #: A file of each format.
 SEEDS = (
-    *(TREE, TREE_YAML, BLOCKS, BLOCKS_YAML, SHOWN, SPLIT),
+    *(TREE, TREE_YAML, BLOCKS, BLOCKS_YAML, SHOWN),
     *(TABLE, LABELS, KUBERNETES, IBNETDISCOVER),
 )
 
@@ -156,8 +147,8 @@ NVL = {
 }
 
 
-@pytest.mark.parametrize("text", [SHOWN, SPLIT, "\n".join(SHOWN.splitlines()[::-1])])
-def test_what_scontrol_shows_and_lines_that_go_on_are_the_same_tree(text):
+@pytest.mark.parametrize("text", [SHOWN, "\n".join(SHOWN.splitlines()[::-1])])
+def test_what_scontrol_shows_is_the_same_tree_in_any_order(text):
     found, warnings = fabric(text, "n[0-4]")
     assert (found, warnings) == (FAT_TREE, [])
 
@@ -484,7 +475,6 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
     [
         ("hello", "neither Slurm's topology.conf or topology.yaml, nor a table"),
         ("SwitchName=a Nodes=n[0-", "line 1: "),
-        ("SwitchName n0", "line 1: 'SwitchName' is not KEY=VALUE"),
         ("RingName=r Nodes=n[0-3]", "ring 'r' has no domains"),
         ("SwitchName=a Nodes=n0\nSwitchName=a Nodes=n1", "line 2: a second switch 'a'"),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a Nodes=n0", "is below itself"),
@@ -506,16 +496,13 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
         ),
         ("host," + ",".join("l" * 17) + "\n" + ",".join("n" * 18), "host 'n' is in more than 16"),
         ("n0,c0,s0\nn1,c0,s0\n", "line 1: must name the columns, host first, not 'n0'"),
-        ("# all\ninclude other.conf\n", "line 2: Include 'other.conf': is not followed"),
         ("host,rack\nn0", "line 2: 1 columns, the first line has 2"),
         ("host,rack\nn[0-,r", "line 2: "),
         ('{"n0": 3}', "/n0: must be an object of localities and names"),
         ('{"n\\u001b[31m": 3}', r"/n\x1b[31m: must be an object of localities and names"),
-        ('{"n0": {"a": 1}}', "/n0: must be an object of localities and names"),
         ("[3]", "must be an object of hosts, not an array"),
         ("{", "file of labels: line 1 column 2"),
         ("- topology: a\n  tree: &x {}\n  block: *x\n", "YAML with aliases is not read"),
-        ("- topology: a\n  tree: [", "not valid YAML: "),
         ("\u202e\n---\n- topology: a\n", r"not valid YAML: expected a single document"),
         (
             "- topology: a\n  flat: true\n",
