@@ -52,12 +52,6 @@ def test_an_example_cluster_is_named_in_the_answer(treepool):
         assert treepool(*words, "--cluster", "b", "--json").json[0]["cluster"] == "b"
 
 
-def test_each_job_has_what_the_ones_before_left(treepool):
-    answers = treepool("alloc", "--json", "slot=15/node{x}", "slot=2/node{x}", "slot=1/node{x}")
-    assert [a.get("error") for a in answers.json] == [None, "insufficient", None]
-    assert answers.status == 1
-
-
 def test_options_may_stand_between_shapes(treepool):
     answers = treepool("alloc", "slot=1/core", "--json", "slot=2/core", "--", "-x").json
     assert [a["shape"] for a in answers] == ["slot=1/core", "slot=2/core", "-x"]
@@ -157,14 +151,6 @@ def test_constraint_limits_the_shapes(treepool):
     constraint = '{"hostlist": ["xeon[4-7]"]}'
     (answer,) = treepool("alloc", "--json", "--constraint", constraint, "slot=1/core").json
     assert answer["R_lite"][0]["rank"] == "4"
-
-
-def test_options_may_be_several_and_hold_for_every_shape(treepool):
-    words = ["--option", "topology_policy=single-numa-node", "--option", "topology_scope=node"]
-    shapes = ["node/slot=2/core=7", "node/slot=2/core=8"]
-    first, second = treepool("alloc", "--json", *words, *shapes).json
-    assert first["R_lite"] == [{"rank": "0", "children": {"core": "0-13"}}]
-    assert second["error"] == "infeasible"
 
 
 def test_an_options_value_is_json_if_it_can_be_and_text_if_not(treepool):

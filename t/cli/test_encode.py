@@ -52,13 +52,6 @@ def test_one_file_makes_the_R_of_its_host(treepool, xml):
     assert topos(R)["0"]["socket"][0]["numa"][1] == {"cores": "4-7", "gpus": "0", "memory": 16}
 
 
-def test_each_kind_of_node_has_its_file(treepool, xml):
-    gpu, thin = xml(NODE), xml(THIN, "thin.xml")
-    R = encoded(treepool("encode", "--xml", f"{thin}:0,2", "--xml", f"{gpu}:1", "--hosts", "a,b,c"))
-    assert topos(R).keys() == {"0,2", "1"}
-    assert [e["rank"] for e in R["execution"]["R_lite"]] == ["0,2", "1"]
-
-
 def test_hosts_after_the_file_name_are_its_nodes(treepool, xml):
     R = encoded(treepool("encode", "--xml", f"{xml(THIN)}:a[1-2]", "--xml", f"{xml(NODE)}:b7"))
     assert R["execution"]["nodelist"] == ["a[1-2],b7"]
@@ -125,14 +118,6 @@ def test_a_second_run_adds_to_the_key_of_the_first(treepool, xml, write, old_R):
     first = treepool("encode", "--xml", f"{xml(NODE)}:4-5", "-R", write(old_R)).out
     second = treepool("encode", "--xml", f"{xml(THIN)}:6", "-R", write(first, "first.json"))
     assert topos(encoded(second)).keys() == {"4-5", "6"}
-
-
-def test_cores_and_gpus_on_which_R_and_the_hardware_disagree_are_told(treepool, xml, write, old_R):
-    old_R["execution"]["R_lite"][0]["children"] = {"core": "0-17", "gpu": "0"}
-    result = treepool("encode", "--xml", xml(Made()), "-R", write(old_R))
-    assert result.status == 0
-    assert "ranks 4-6: cores 16-17 are in R but not in the hardware" in result.err
-    assert "ranks 4-6: gpus 0 are in R but not in the hardware" in result.err
 
 
 def test_the_key_of_another_scheduler_is_not_lost(treepool, xml, write, old_R):

@@ -10,13 +10,6 @@ from treepool.cli.files import data_folder
 from treepool.rfc.jobspec import from_resources
 
 
-def test_a_good_R_is_summed_up_on_one_line(treepool, write, R):
-    path = write(R)
-    result = treepool("validate", path)
-    assert result.status == 0
-    assert result.out == f"{path}: valid R: 2 nodes: 2 x [8 cores, 2 GPUs, 2 socket]\n"
-
-
 def test_every_problem_has_a_line_with_its_pointer(treepool, write, R):
     R["version"] = 2
     R["execution"]["nodelist"] = ["n3"]

@@ -76,18 +76,6 @@ def test_problems_of_meaning_have_their_pointer_too(conformance, cluster_a):
     assert conformance(cluster_a).is_one_line_error("/cluster/R/execution/nodelist: ")
 
 
-def test_steps_are_cumulative_until_freed(conformance, cluster_a):
-    cluster_a["vectors"] = [
-        step("all", "slot=16/node{x}", got("0-15", "0-119", "0-7", 16)),
-        step("full", "slot=1/core", {"error": "insufficient"}),
-        {"id": "free", "free": "all"},
-        step("again", "slot=1/core", got("0", "0", nslots=1)),
-    ]
-    result = conformance(cluster_a)
-    assert result.out.splitlines()[-1] == "3 of 3"  # a free is no vector
-    assert result.status == 0
-
-
 def test_freeing_what_holds_nothing_fails(conformance, cluster_a):
     cluster_a["vectors"] = [
         step("no", "slot=1/core=999", {"error": "infeasible"}),

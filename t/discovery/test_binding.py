@@ -292,14 +292,6 @@ def test_the_machine_overrides_the_key_about_cores_near_a_gpu():
     assert bind(task).gpus[0] == 2
 
 
-def test_gpus_of_a_restricted_machine_are_numbered_as_on_the_whole_node():
-    """hwloc drops the GPUs near the cores that it was restricted to be without."""
-    cut = machine(CROSSED[2:])
-    assert [gpu.id for gpu in cut.gpus] == [0, 1]
-    found = with_ids_of_node(cut, [device.pci for device in CROSSED])
-    assert [(gpu.id, gpu.cores) for gpu in found.gpus] == [(2, ids("4-7")), (3, ids("0-3"))]
-
-
 @pytest.mark.parametrize("backend", ["nvml", "rsmi"])
 def test_in_a_subinstance_gpus_have_the_numbers_of_their_vendors_tools(backend):
     # The bus has a GPU that a container hides; rsmi's order is not that of the bus.

@@ -103,13 +103,6 @@ def test_what_is_inside_cores_and_gpus_is_left_out_too():
     )
 
 
-def test_a_gpu_beside_the_sockets_belongs_to_the_node():
-    sockets = [vertex("socket", *cores(4 * i, 4), id=i) for i in range(2)]
-    topo, lines = of_one(*sockets, vertex("gpu", id=0), ids=("0-7", "0"))
-    assert topo == {"gpus": "0", "socket": [{"cores": "0-3"}, {"cores": "4-7"}]}
-    assert lines == []
-
-
 def test_gpus_of_two_vendors_with_one_id_belong_to_the_node():
     sockets = [vertex("socket", *cores(4 * i, 4), vertex("gpu", id=0), id=i) for i in range(2)]
     topo, lines = of_one(*sockets, ids=("0-7", "0"))

@@ -96,12 +96,6 @@ def test_gpus_are_on_an_nvswitch_if_there_is_one(made, there):
 # -- levels
 
 
-def test_partitions_of_one_device_can_be_grouped():
-    node = described(partitions(3), ["socket", "device"])
-    assert node.topo["socket"][1] == {"memory": 16, "device": [{"cores": "6-11", "gpus": "3-5"}]}
-    assert allocated(node, "slot/device/gpu=3")["gpu"] in ("0-2", "3-5", "6-8", "9-11")
-
-
 def test_two_devices_in_one_domain_share_its_cores():
     made = Made(
         packages=1,

@@ -136,15 +136,6 @@ def test_nodes_that_lack_the_same_one_after_another_are_told_once():
     assert "n[0-2] (3 nodes): 0 to 3 of 16 cores, 4 of 4 GPUs free" in words(found)
 
 
-def test_constraints_and_nodes_that_are_down_are_heeded():
-    pool, jobs = with_jobs(two_sockets(), [])
-    pool.mark_down("1")
-    found = explain(pool, "slot=1/core", parse_shape("slot=1/core"), {"ranks": ["1-2"]}, jobs)
-    assert (found.nodes, found.down) == (2, 1)
-    assert found.taken[0].nodes.ranks == (2,)
-    assert found.idle[0].nodes.ranks == (1,)
-
-
 def test_nodes_that_are_drained_are_not_called_down():
     pool, jobs = with_jobs(two_sockets(), [])
     pool.mark_down("0-2")

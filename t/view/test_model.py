@@ -6,13 +6,12 @@ from bench.workload import cluster
 from depth import examples
 from treepool import parse_shape
 from treepool.placement.pool import Pool
-from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.view.jobs import Job
 from treepool.view.model import OTHER
 from treepool.view.picture import MAX_STEPS, Picture
 from treepool.view.totals import Totals
-from view.counting import held, numbers, pool_with_jobs, some_R
+from view.counting import numbers, pool_with_jobs, some_R
 
 
 def jobs_of(running):
@@ -44,20 +43,6 @@ def test_the_moves_of_the_steps_lead_to_the_last_one(seed):
             sums = [a + b for a, b in zip(sums, picture.looks[look].layout.totals)]
         assert Totals(*sums) == step.totals
     assert [look_of[rank] for rank in picture.cluster.ranks] == list(picture.look_of)
-
-
-def test_every_cell_is_in_a_look_once_and_with_its_job():
-    pool, running = pool_with_jobs(some_R(), 5)
-    picture = Picture.of(pool, jobs_of(running))
-    found = {job.name: set() for job in picture.jobs}
-    for rank, number in enumerate(picture.look_of):
-        look = picture.looks[number]
-        for job, (cores, gpus) in zip(look.jobs, look.layout.held):
-            cells = {("core", rank, i) for i in idset.iterate(cores)}
-            cells |= {("gpu", rank, i) for i in idset.iterate(gpus)}
-            assert not any(cells & others for others in found.values())
-            found[picture.jobs[job].name] |= cells
-    assert found == {str(jobid): held(a.to_dict()) for jobid, a in running.items()}
 
 
 def test_what_no_given_job_holds_is_shown_as_held_by_another():

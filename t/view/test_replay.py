@@ -248,29 +248,6 @@ def test_a_bad_line_is_named(line, words):
     assert "\n" not in str(e.value)
 
 
-def test_constraints_and_localities_are_heeded():
-    lines = [
-        {"submit": 0, "duration": 9, "shape": "slot=1/core=5", "constraint": {"ranks": ["1"]}},
-        {"submit": 0, "duration": 9, "shape": "slot=1/core=5", "constraint": {"ranks": ["1"]}},
-        {"submit": 0, "duration": 1, "shape": "slot=1/core=5"},
-    ]
-    traced = trace.read("\n".join(map(json.dumps, lines))).jobs
-    where = {}
-    replay(
-        cluster(2), traced, EASY, watch=lambda job, t, a: where.update({job.place: (t, a.ranks)})
-    )
-    assert where == {"line 1": (0, (1,)), "line 2": (9, (1,)), "line 3": (0, (0,))}
-    scattered = jobs((0, 9, "slot=1/core=3"), (0, 9, "slot=1/core=3"), (1, 1, "slot=1/core=2"))
-    hard = [
-        *scattered[:2],
-        trace.read(
-            '{"submit": 1, "duration": 1, "shape": "slot=1/core=2", "locality": "required"}'
-        ).jobs[0],
-    ]
-    assert replay(two_sockets(), scattered, FIFO).wait.max == 0
-    assert replay(two_sockets(), hard, FIFO).wait.max == 8
-
-
 def switches():
     """Eight nodes below two switches."""
     resource_set = cluster(8)
