@@ -7,9 +7,8 @@ def step(id, shape, expect, **more):
     return {"id": id, "shape": shape, "expect": expect, "rationale": "It is so.", **more}
 
 
-def got(rank, core, gpu=None, nslots=None):
-    children = {"core": core} if gpu is None else {"core": core, "gpu": gpu}
-    expect = {"R_lite": [{"rank": rank, "children": children}]}
+def got(rank, core, nslots=None):
+    expect = {"R_lite": [{"rank": rank, "children": {"core": core}}]}
     return expect if nslots is None else {**expect, "nslots": nslots}
 
 

@@ -141,22 +141,6 @@ def test_very_many_gpus_and_tasks_are_divided_in_order():
 
 
 @pytest.mark.parametrize(
-    "cores, policy, option",
-    [
-        ("0-3", "local", "--localalloc"),
-        ("0-7", "interleave", "--interleave=0-1"),
-        ("4-5,12", "bind", "--membind=1,3"),
-        ("3-6", "preferred", "--preferred=1"),
-        ("3-4", "preferred", "--preferred=0"),
-    ],
-)
-def test_memory_policies_name_the_numa_nodes_of_the_cores(cores, policy, option):
-    here = machine()
-    found = bind(Task(here, ids(cores)))
-    assert numactl_option(here, found, policy) == option
-
-
-@pytest.mark.parametrize(
     "memory, distances, cores, bind_option, preferred",
     [
         ([16, 0, 16, 0], {}, "0-3", "--membind=0", "--preferred=0"),

@@ -212,18 +212,6 @@ def test_an_allocation_on_a_rank_that_is_gone_is_found(record, end, kinds):
     assert found(record) == kinds
 
 
-def test_a_job_that_ended_because_its_rank_is_gone_is_not_lost(record):
-    context = {"type": "scheduler", "severity": 0, "note": "gone"}
-    exception = {"name": "exception", "timestamp": 131.0, "context": context}
-    record["jobs"][3]["events"].insert(4, exception)
-    record["quiet"] = []
-    assert found(record) == ["lost"]
-    record["gone"] = [["0", 130.0, None]]
-    assert found(record) == ["lost"]
-    record["gone"] = [["1", 130.0, None]]
-    assert found(record) == []
-
-
 def test_a_job_whose_resources_a_scheduler_refused_holds_them_no_longer(record):
     without(record["jobs"][0], "free", "finish", "release")
     assert found(record) == ["leak", "overlap"]

@@ -1,6 +1,5 @@
 """Names that try to be markup, terminal control or shell text are inert in every output."""
 
-import csv
 import json
 import re
 import unicodedata
@@ -231,26 +230,6 @@ def test_a_trace_with_the_name_is_played_inertly(treepool, name):
         assert inert(result.out + result.err), chosen
         if result.status == 0:
             assert_inert_page("p.html")
-
-
-@pytest.mark.parametrize("name", some(ALL), ids=_short)
-def test_a_table_of_jobs_with_the_name_and_nodes_like_it_are_inert(treepool, name):
-    R = saved(cluster(name))
-    columns = ("JobID", "Submit", "Elapsed", "NCPUS", "Partition", "Account", name)
-    for i in range(len(columns)):
-        values = ["1", "1", "1", "1", "q", "a", "x"]
-        values[i] = name
-        with open("jobs.csv", "w", encoding="utf-8", errors="replace", newline="") as file:
-            csv.writer(file).writerows([columns, values])
-        for argv in (("--print",), ("--by", "account", "--by", "queue", "--json", "--starts"), ()):
-            result = treepool("replay", "-R", R, "jobs.csv", *argv)
-            assert result.status in (0, 1), result.err
-            assert inert(result.out + result.err), (values, argv)
-            assert "Traceback" not in result.err
-    for argv in (("--add", f"2*{name}"), ("--json", "--add", "1*0", f"--add=1*{name}")):
-        result = treepool("replay", "-R", R, "--synthetic", "3", *argv)
-        assert result.status in (0, 1, 2)
-        assert inert(result.out + result.err), argv
 
 
 @pytest.mark.parametrize("name", some(ALL), ids=_short)

@@ -151,17 +151,6 @@ def test_running_jobs_end_at_their_limits_and_the_others_start_in_their_order():
     assert told.cores_used == pytest.approx((800 + 200 + 480) / (16 * 130))
 
 
-def test_what_would_be_if_the_policy_were_another():
-    waiting = [("c", "slot=2/node{x}", 30), ("d", "slot=1/core=4", 100)]
-    assert starts(document(BUSY, waiting), by("fifo")) == {"c": 100, "d": 130}
-    assert starts(document(BUSY, waiting), by("easy")) == {"c": 100, "d": 0}
-    assert starts(document(BUSY, waiting)) == {"c": 100, "d": 0}
-    fifo = {"": {"policy": "easy"}, "batch": {"policy": "fifo"}}
-    in_batch = [(*job, {"queue": "batch"}) for job in waiting]
-    assert starts(document(BUSY, in_batch, queues=fifo)) == {"c": 100, "d": 130}
-    assert starts(document(BUSY, in_batch, queues=fifo), by("easy")) == {"c": 100, "d": 0}
-
-
 def test_another_number_of_reservations_leaves_policies_as_they_were():
     first, second = ({"constraint": {"ranks": [rank]}} for rank in "01")
     for policy, queues, one in (
