@@ -101,10 +101,10 @@ def without(job, *names):
     job["events"] = [e for e in job["events"] if e["name"] not in names]
 
 
-def refuse(job, at):
+def refuse(job, at, kind="alloc"):
     """Make of *job* one that got an exception and nothing else."""
     without(job, "alloc", "start", "finish", "release", "free")
-    context = {"type": "alloc", "severity": 0, "note": "no"}
+    context = {"type": kind, "severity": 0, "note": "no"}
     job["events"].insert(2, {"name": "exception", "timestamp": at, "context": context})
     job["R"] = None
 
@@ -138,6 +138,9 @@ PLANTED = {
     "an allocation during another's housekeeping": (
         ["overlap"], lambda r: r.update(housekeeping=[[1, 0, 110.0, 110.5]])
     ),
+    "housekeeping on another rank, and without an end": (
+        [], lambda r: r.update(housekeeping=[[1, 1, 110.0, 110.5], [1, 0, 110.0, None]])
+    ),
     "a job that was never freed": (["leak"], lambda r: without(r["jobs"][3], "free")),
     "cores that are allocated at the end": (
         ["leak"], lambda r: r["quiet"][0].update(allocated=[1, 1, 0])
@@ -147,11 +150,13 @@ PLANTED = {
         ["lost"], lambda r: without(r["jobs"][3], "clean", "free", "release", "finish")
     ),
     "a job that could run and was refused": (["lost"], lambda r: refuse(r["jobs"][3], 111.7)),
+    "a job that was cancelled": ([], lambda r: refuse(r["jobs"][3], 111.7, "cancel")),
     "a job that can never run and was not refused": (
         ["lost"], lambda r: r["jobs"][3].update(wanted={"infeasible": True})
     ),
     "a job without R": (["lost"], lambda r: r["jobs"][3].update(R=None)),
     "a job that waits while nothing runs": (["stuck"], lambda r: stuck_after(r, PATIENCE + 0.1)),
+    "a job that waits as long as a reload takes": ([], lambda r: stuck_after(r, PATIENCE - 0.1)),
     "an allocation on a drained node": (
         ["drained"], lambda r: r["resource"][2].update(timestamp=112.5)
     ),
@@ -176,6 +181,7 @@ PLANTED = {
     "a job that starts later than it was told": (
         ["late"], lambda r: r["promises"]["4"].update(started=111.5 + LATE_GRACE)
     ),
+    "a step as long as may be": ([], lambda r: r.update(steps=[PROMPT])),
     "a longer step": (["slow"], lambda r: r.update(steps=[0.001, PROMPT + 0.01])),
 }  # fmt: skip
 
@@ -253,9 +259,13 @@ def test_a_job_that_reaches_into_a_window_is_found(record, change, expiration, k
 @pytest.mark.parametrize(
     "change, kinds",
     [
+        ({}, []),
+        ({"error": "ENOSYS"}, []),
         ({"error": "EINVAL"}, ["unanswered"]),
+        ({"seconds": 2.0}, []),
         ({"work": PROMPT + 0.01}, ["slow"]),
         ({"work": PROMPT + 0.01, "starting": True}, []),
+        ({"question": "ask", "work": PROMPT + 0.01}, []),
     ],
 )
 def test_answers_are_right_and_prompt(record, change, kinds):
