@@ -566,14 +566,6 @@ def test_more_levels_than_a_fabric_may_have_are_refused(levels):
     )
 
 
-@pytest.mark.depth
-def test_hosts_that_R_lacks_are_dropped_while_a_file_is_read():
-    text = nested(16, lambda i: f"n[{50000 * i}-{50000 * i + 49999}]")
-    found, peak = cost_of(text, ["n7"])
-    assert found == {"level15": [leaf("s0", "0")]}
-    assert peak < 10e6
-
-
 def test_hosts_of_nested_switches_are_limited_level_by_level(monkeypatch):
     monkeypatch.setattr(sites, "_MAX_WRITTEN", 6)
     text = nested(3, lambda i: f"n{i},n{i + 3}")
