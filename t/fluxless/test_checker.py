@@ -202,6 +202,15 @@ def wanted(record, **more):
     record["jobs"][3]["wanted"].update(more)
 
 
+def test_a_job_that_ended_because_the_broker_was_killed_is_not_lost(record):
+    context = {"type": "exec", "severity": 0, "note": "guest"}
+    exception = {"name": "exception", "timestamp": 131.0, "context": context}
+    record["jobs"][3]["events"].insert(4, exception)
+    assert found(record) == ["lost"]
+    record["stops"] = [[129.0, 130.0, "crash"]]
+    assert found(record) == []
+
+
 def stuck_after(record, seconds):
     """The record with a job that waits for so many *seconds* after all others are over."""
     record["jobs"].append(job(5, 0, "0", "", 140.0 + seconds, 200.0 + seconds))
