@@ -105,7 +105,7 @@ release: $(RELEASE)
 doc: $(DOC)
 	$(BIN)/sphinx-build -q -W --keep-going -b html doc build/doc/html
 	$(BIN)/sphinx-build -q -W --keep-going -b man doc build/doc/man
-	$(BIN)/python t/browser/screenshot.py build/doc/page.png
+	$(BIN)/python tools/screenshot.py build/doc/page.png
 
 conformance: $(INSTALLED)
 	$(BIN)/treepool conformance
@@ -137,7 +137,7 @@ SECONDS ?= 60
 FUZZER ?= $(firstword $(foreach python,python3.13 python3.12 python3.11 $(PYTHON), \
 	$(shell $(python) -c 'print("$(python)")' 2>/dev/null)))
 fuzz: .venv-fuzz/.installed
-	.venv-fuzz/bin/python t/fuzz/long.py $(SECONDS) $(TARGETS)
+	.venv-fuzz/bin/python tools/fuzzing/long.py $(SECONDS) $(TARGETS)
 
 .venv-fuzz/.installed: pyproject.toml
 	$(FUZZER) -m venv .venv-fuzz

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Optional, Sequence
-from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
 import attrs
@@ -247,35 +246,6 @@ def distances(name: str, kind: str, objects: Sequence[int], values: Sequence[int
         f'indexing="gp">\n<indexes length="{len(indexes)}">{indexes}</indexes>\n'
         f'<u64values length="{len(numbers)}">{numbers}</u64values>\n</distances2>\n'
     )
-
-
-def as_hwloc3(text: str) -> str:
-    """XML of hwloc 2 as hwloc 3 writes it.
-
-    The subtype is the backend, which is no info any more; sizes in infos have a unit; types of OS
-    devices are bits; what is known of the whole machine stands at the end.
-    """
-    root = ElementTree.fromstring(text)
-    root.set("version", "3.0")
-    for item in root.iter("object"):
-        for found in list(item.findall("info")):
-            name, value = found.get("name", ""), found.get("value", "")
-            if name == "Backend" and item.get("type") == "OSDev":
-                item.set("subtype", value)
-            elif name.endswith("Size") and value.isdigit():
-                found.set("value", f"{value}KiB")
-            if name == "Backend" or item.get("type") == "Machine":
-                item.remove(found)
-            if name == "HostName":
-                root.append(found)
-        if item.get("type") == "OSDev":
-            kind = _OSDEV_BITS.get(item.get("osdev_type", ""), 0)
-            item.set("osdev_type", str(kind))
-    return ElementTree.tostring(root, "unicode")
-
-
-#: hwloc 3's bits by hwloc 2's numbers: block, GPU, network, OpenFabrics, DMA, coprocessor, memory.
-_OSDEV_BITS = {"0": 1, "1": 4, "2": 16, "3": 32, "4": 64, "5": 12, "6": 2}
 
 
 def info(name: str, value: str) -> str:

@@ -15,7 +15,6 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-import treepool
 from hwlocfile import Made
 from treepool import Allocation, Pool, ResourceSet, SchedulingKey, encode, subinstance
 from treepool.errors import (
@@ -214,23 +213,6 @@ def test_a_pool_belongs_to_its_thread():
     assert pool.up == (0, 1, 2, 3)
 
 
-def test_another_thread_goes_on_with_a_pool_of_its_own():
-    pool = Pool(four())
-    jobs = {1: pool.alloc(1, pool.request("slot=2/node{x}"))}
-    R, free = pool.to_dict(), []
-
-    def elsewhere():
-        mine = Pool(R)
-        for jobid, allocation in jobs.items():
-            mine.register_alloc(jobid, allocation)
-        free.append(mine.free_now().nodes)
-
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join()
-    assert free == [2]
-
-
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, Pool.copy])
 def test_a_copy_is_independent(copied):
     pool = Pool(four())
@@ -288,14 +270,6 @@ def test_the_r_of_a_job_has_no_key_if_the_pool_says_so():
 
 
 # -- names and types
-
-
-def test_help_shows_what_is_public_and_nothing_else():
-    for kind in (Pool, Allocation):
-        for name in vars(kind):
-            assert name.startswith("_") or getattr(kind, name).__doc__, name
-    assert not {"choice", "replace_key", "copy_idle", "inventory", "situation"} & set(dir(Pool))
-    assert set(treepool.__all__) <= set(dir(treepool))
 
 
 def test_the_options_of_a_pool_are_those_of_the_table():

@@ -121,25 +121,3 @@ class TestWorkload:
                 assert socket.cores & ~state.cores or socket.gpus & ~state.gpus
         workload.empty_sockets()
         assert workload.jobs == before
-
-    def test_a_mirror_sees_every_job_start_and_end(self):
-        live = set()
-
-        class Mirror:
-            def register(self, jobid, R):
-                assert R["execution"]["R_lite"]
-                assert jobid not in live
-                live.add(jobid)
-
-            def free(self, jobid):
-                live.remove(jobid)
-
-        workload = self.aged()
-        workload.attach(Mirror())
-        workload.churn(50)
-        workload.fill_sockets()
-        workload.end_large()
-        assert len(live) == workload.jobs == len(workload.pool.job_end_times())
-        workload.empty_sockets()
-        workload.start_large()
-        assert len(live) == workload.jobs == len(workload.pool.job_end_times())

@@ -96,31 +96,6 @@ def test_a_part_of_a_gpu_counts_as_one_and_cores_are_rounded(traced):
     assert traced(nodes, TASKS + "p,2600,1,1,1000\n")[1][0][4] == "50.00"
 
 
-HUGE = "1" * 200_000
-
-
-@pytest.mark.parametrize(
-    ("texts", "where"),
-    [
-        (["a,b\n1,2\n"], "0.csv: line 2: column cpu_milli is missing"),
-        ([PHILLY + "t,1,1,1,a\nt,1,-1,1,a\n"], "0.csv: line 3: column num_gpus is '-1'"),
-        ([PHILLY + "t,inf,1,1,a\n"], "0.csv: line 2: column duration is 'inf'"),
-        ([PHILLY + "t,1\n"], "0.csv: line 2: column num_gpus is missing"),
-        ([PHILLY + f"t,1,{HUGE},1,a\n"], "0.csv: line 2: field larger"),
-        ([PHILLY + "t,1,0,1,a\n"], "0.csv: no job with GPUs"),
-        ([""], "0.csv: is empty"),
-        ([b"\xff\xfe"], "0.csv: is not UTF-8"),
-        ([NODES + "n,1000,1,1e99,G2\n", TASKS], "0.csv: line 2: column gpu is '1e99'"),
-        ([NODES + "n,999,1,8,G2\n", TASKS], "0.csv: line 2: column cpu_milli is '999'"),
-        ([NODES, TASKS, TASKS], "argument --trace: expected NODES and JOBS"),
-    ],
-)
-def test_a_trace_that_cannot_be_read_is_an_error_of_one_line(traced, texts, where):
-    status, rows, (error,) = traced(*texts)
-    assert status and not rows
-    assert where in error
-
-
 #: Two cells of two switches of four nodes.
 PODS = fabrics.Machine(2, 2, 4, [1, 2, 3, 4, 6, 8])
 

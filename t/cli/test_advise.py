@@ -106,11 +106,6 @@ def test_the_mix_has_the_32_shapes_that_asked_for_the_most_gpus(treepool, write)
     assert said.endswith(f"{100 * (1 - left / (820 + 8)):.0f} % of the GPUs that they asked for")
 
 
-def test_a_whole_node_counts_the_gpus_that_it_has(treepool, write):
-    trace = write(trace_of(*7 * ["slot/gpu=1"], "slot/node{x}"), "jobs.json")
-    assert mix_from(treepool, trace)[0] == "1*slot/node{x},7*slot/gpu"
-
-
 def test_jobs_that_say_nothing_of_the_cluster_are_in_no_mix(treepool, write):
     jobs = ["slot/rack/gpu", "slot/[core=1;gpu=2]", "slot/[socket/core=3;numa{x};gpu]", "slo/"]
     trace = write(trace_of(*jobs), "jobs.json")

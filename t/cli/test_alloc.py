@@ -52,12 +52,6 @@ def test_an_example_cluster_is_named_in_the_answer(treepool):
         assert treepool(*words, "--cluster", "b", "--json").json[0]["cluster"] == "b"
 
 
-def test_each_job_has_what_the_ones_before_left(treepool):
-    answers = treepool("alloc", "--json", "slot=15/node{x}", "slot=2/node{x}", "slot=1/node{x}")
-    assert [a.get("error") for a in answers.json] == [None, "insufficient", None]
-    assert answers.status == 1
-
-
 def test_options_may_stand_between_shapes(treepool):
     answers = treepool("alloc", "slot=1/core", "--json", "slot=2/core", "--", "-x").json
     assert [a["shape"] for a in answers] == ["slot=1/core", "slot=2/core", "-x"]
@@ -143,10 +137,6 @@ def test_a_bad_jobspec_is_an_answer_too(treepool, write):
     assert result.err == ""
 
 
-#: The third job finds 12 cores in one domain of node 1, or what node 0 has left in two.
-LOCAL_OR_FULLER = ("node=2/slot/core", "node/slot=8/[core=8;gpu=1]", "slot/core=12")
-
-
 @pytest.mark.parametrize("name", OPTIONS)
 def test_every_option_of_a_pool_is_an_argument_and_no_other_value_is(treepool, name):
     option = OPTIONS[name]
@@ -157,30 +147,10 @@ def test_every_option_of_a_pool_is_an_argument_and_no_other_value_is(treepool, n
     assert wrong.is_one_line_error(flag, status=2)
 
 
-@pytest.mark.parametrize(
-    ("how", "rank"),
-    [
-        ((), "1"),
-        (("--straddle", "0"), "0"),
-    ],
-)
-def test_straddle_weighs_locality_against_packing(treepool, how, rank):
-    *_, last = treepool("alloc", "--json", *how, *LOCAL_OR_FULLER).json
-    assert last["R_lite"][0]["rank"] == rank
-
-
 def test_constraint_limits_the_shapes(treepool):
     constraint = '{"hostlist": ["xeon[4-7]"]}'
     (answer,) = treepool("alloc", "--json", "--constraint", constraint, "slot=1/core").json
     assert answer["R_lite"][0]["rank"] == "4"
-
-
-def test_options_may_be_several_and_hold_for_every_shape(treepool):
-    words = ["--option", "topology_policy=single-numa-node", "--option", "topology_scope=node"]
-    shapes = ["node/slot=2/core=7", "node/slot=2/core=8"]
-    first, second = treepool("alloc", "--json", *words, *shapes).json
-    assert first["R_lite"] == [{"rank": "0", "children": {"core": "0-13"}}]
-    assert second["error"] == "infeasible"
 
 
 def test_an_options_value_is_json_if_it_can_be_and_text_if_not(treepool):
@@ -206,13 +176,6 @@ def test_options_of_the_command_line_are_for_jobspecs_too_and_say_more(treepool,
     assert [a.get("error") for a in answers.json] == ["infeasible", "infeasible"]
     (own,) = treepool("alloc", "--json", "--jobspec", write(spec)).json
     assert "error" not in own
-
-
-def test_the_R_of_a_job_of_a_billion_years_can_be_read(treepool, write):
-    spec = from_resources(parse_shape("slot=1/core=20"), 1e15)
-    result = treepool("alloc", "--print-R", "--jobspec", write(spec))
-    assert result.status == 0
-    assert treepool("validate", write(result.out)).status == 0
 
 
 def test_a_bad_R_is_one_line_with_file_and_pointer(treepool, write, R):

@@ -14,14 +14,6 @@ def squeezed(text):
     return re.sub(r"\s", "", text)
 
 
-def test_a_row_says_shape_nodes_cores_gpus_and_slots(treepool):
-    result = treepool("alloc", "slot=1/node=1/[core=8;gpu=1]")
-    name, heading, row = result.out.splitlines()
-    assert name == "example cluster a of RFC 49"
-    assert heading.split() == ["#", "shape", "nodes", "cores", "GPUs", "slots"]
-    assert row.split() == ["1", "slot=1/node=1/[core=8;gpu=1]", "xeon0", "0-7", "0", "1"]
-
-
 def test_each_entry_of_R_lite_has_its_line_and_the_slots_are_given_once(treepool):
     lines = treepool("alloc", "slot=17/core=15").out.splitlines()
     assert [line.split() for line in lines[2:]] == [
@@ -66,14 +58,6 @@ def test_no_width_loses_anything(treepool, monkeypatch, width):
     for word in ("cray0", "0-23", "24-40,", "64,", "72-88", "slots", "97cores"):
         assert word in text
     assert well_behaved(result)
-
-
-def test_ids_are_broken_only_after_a_comma(treepool, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    out = treepool("alloc", "--cluster", "b", "slot=9/core=17").out
-    pieces = [piece for word in out.split() for piece in word.split(",")]
-    assert "72-88" in pieces
-    assert not [piece for piece in pieces if piece.endswith("-") and piece != "-"]
 
 
 def test_shapes_are_no_markup(treepool):

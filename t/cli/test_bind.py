@@ -11,7 +11,6 @@ from hwlocfile import Device, Made, has_library
 from made import nodes
 from treepool.cli import here
 from treepool.discovery import libhwloc
-from treepool.errors import InvalidHardware
 
 NVIDIA = "0302 [10de:1db1] [10de:1212] a1"
 
@@ -100,11 +99,6 @@ def numactl(tmp_path, monkeypatch):
     return program
 
 
-def test_memory_policies_are_numactls(bind, numactl):
-    result = bind(allocated("2-6"), "--memory", "interleave", "--print", "true")
-    assert facts(result)["run"] == f"{numactl} --interleave=0-1 -- true"
-
-
 def test_a_policy_without_numactl_is_an_error(bind, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     result = bind(allocated("0-3"), "--memory", "interleave", "--print")
@@ -140,11 +134,6 @@ def test_the_command_is_pinned_and_has_the_variables(real):
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
-def test_the_order_of_gpus_that_someone_chose_stays(real):
-    result = real("python3", "-c", TELL, gpus="0", CUDA_DEVICE_ORDER="FASTEST_FIRST")
-    assert json.loads(result.out)[1]["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
-
-
 def test_options_after_the_command_are_the_commands(real):
     result = real("sh", "-c", 'echo "$@"', "sh", "--print", "--memory", "--", "-h")
     assert (result.status, result.out) == (0, "--print --memory -- -h\n")
@@ -172,13 +161,6 @@ def test_no_such_command_is_127_and_what_cannot_run_126(real, numactl, tmp_path,
     for name in (str(text), str(tmp_path)):
         result = real(*policy, "--", name, PATH=path)
         assert result.is_one_line_error("cannot be run", status=126)
-
-
-def test_a_program_of_no_known_format_is_126(real, tmp_path):
-    program = tmp_path / "odd"
-    program.write_bytes(b"\0\1\2\3")
-    program.chmod(0o755)
-    assert real(str(program)).is_one_line_error("cannot be run: Exec format error", status=126)
 
 
 def test_pus_that_are_not_here_are_an_error(bind):
@@ -239,16 +221,6 @@ def test_without_xml_the_machine_is_this_one(treepool, write, monkeypatch):
     found = facts(treepool("bind", "--R", R, "--print"))
     assert found["GPUs"] == "3 of the job's 3"
     assert found["cores"].endswith(" of the job's 0-3")
-
-
-def test_without_xml_and_without_hwloc_it_says_what_to_install(treepool, write, monkeypatch):
-    def local_xml(whole):
-        raise InvalidHardware("hwloc is needed: install its library")
-
-    monkeypatch.setattr(libhwloc, "local_xml", local_xml)
-    R = write(allocated("0-3"), "R.json")
-    result = treepool("bind", "--R", R, "--print")
-    assert result.is_one_line_error("hwloc is needed: install its library")
 
 
 @pytest.mark.skipif(not has_library(), reason="hwloc's library is not installed")
@@ -386,11 +358,6 @@ def test_the_nics_near_the_gpus_of_a_task_are_exported_on_demand(bind):
     assert "NCCL_IB_HCA" not in facts(bind(R, "--print", node=nic_node()))
     told = facts(bind(R, "--print", "--env", "NCCL_IB_HCA,UCX_NET_DEVICES", node=nic_node()))
     assert (told["NCCL_IB_HCA"], told["UCX_NET_DEVICES"]) == ("=mlx5_0", "mlx5_0:1")
-
-
-def test_a_nic_that_is_not_known_is_an_error(bind):
-    result = bind(allocated("0-3", "0"), "--print", "--env", "NCCL_IB_HCA")
-    assert result.is_one_line_error("NCCL_IB_HCA: no NIC is known to be near the task's GPUs")
 
 
 def test_other_variables_are_refused(bind):

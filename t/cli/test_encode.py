@@ -52,13 +52,6 @@ def test_one_file_makes_the_R_of_its_host(treepool, xml):
     assert topos(R)["0"]["socket"][0]["numa"][1] == {"cores": "4-7", "gpus": "0", "memory": 16}
 
 
-def test_each_kind_of_node_has_its_file(treepool, xml):
-    gpu, thin = xml(NODE), xml(THIN, "thin.xml")
-    R = encoded(treepool("encode", "--xml", f"{thin}:0,2", "--xml", f"{gpu}:1", "--hosts", "a,b,c"))
-    assert topos(R).keys() == {"0,2", "1"}
-    assert [e["rank"] for e in R["execution"]["R_lite"]] == ["0,2", "1"]
-
-
 def test_hosts_after_the_file_name_are_its_nodes(treepool, xml):
     R = encoded(treepool("encode", "--xml", f"{xml(THIN)}:a[1-2]", "--xml", f"{xml(NODE)}:b7"))
     assert R["execution"]["nodelist"] == ["a[1-2],b7"]
@@ -115,12 +108,6 @@ def old_R():
     return nodes("4-6", "0-15", "0", **times, properties={"mine": "5"})
 
 
-def test_the_key_is_added_and_R_stays_as_it_is(treepool, xml, write, old_R):
-    R = encoded(treepool("encode", "--xml", xml(NODE), "-R", write(old_R)))
-    assert R.pop("scheduling")["children"][0]["ranks"] == "4-6"
-    assert old_R == R
-
-
 def test_ranks_that_nothing_describes_stay_flat_with_a_warning(treepool, xml, write, old_R):
     result = treepool("encode", "--xml", f"{xml(NODE)}:4-5", "-R", write(old_R))
     assert list(topos(encoded(result))) == ["4-5"]
@@ -131,14 +118,6 @@ def test_a_second_run_adds_to_the_key_of_the_first(treepool, xml, write, old_R):
     first = treepool("encode", "--xml", f"{xml(NODE)}:4-5", "-R", write(old_R)).out
     second = treepool("encode", "--xml", f"{xml(THIN)}:6", "-R", write(first, "first.json"))
     assert topos(encoded(second)).keys() == {"4-5", "6"}
-
-
-def test_cores_and_gpus_on_which_R_and_the_hardware_disagree_are_told(treepool, xml, write, old_R):
-    old_R["execution"]["R_lite"][0]["children"] = {"core": "0-17", "gpu": "0"}
-    result = treepool("encode", "--xml", xml(Made()), "-R", write(old_R))
-    assert result.status == 0
-    assert "ranks 4-6: cores 16-17 are in R but not in the hardware" in result.err
-    assert "ranks 4-6: gpus 0 are in R but not in the hardware" in result.err
 
 
 def test_the_key_of_another_scheduler_is_not_lost(treepool, xml, write, old_R):
@@ -206,24 +185,6 @@ def test_properties_tell_the_hardware(treepool, xml):
     }
 
 
-def two_gpus():
-    return Made(
-        packages=1,
-        devices=[
-            Device("0000:03:00.0", 0, backends=[("nvml0", "NVML")]),
-            Device("0000:04:00.0", 1, backends=[("nvml1", "NVML")]),
-        ],
-    )
-
-
-def test_nvidia_smi_tells_links(treepool, xml, write):
-    R = encoded(
-        treepool("encode", "--xml", xml(two_gpus()), "--nvidia-smi", write(PAIR, "smi.txt"))
-    )
-    (table,) = R["scheduling"]["links"].values()
-    assert table["links"] == [{"type": "nvlink", "gbps": 50, "among": ["0-1"]}]
-
-
 def test_gpulink_divides_a_domain_by_the_links_of_its_gpus(treepool, xml, write):
     matrix = """\
 \tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity
@@ -240,12 +201,6 @@ GPU3\tSYS\tSYS\tNV4\t X \t0-11
         "memory": 16,
         "gpulink": [{"cores": "0-2", "gpus": "0-1"}, {"cores": "3-5", "gpus": "2-3"}],
     }
-
-
-def test_nvidia_smi_of_another_node_is_not_used(treepool, xml, write):
-    result = treepool("encode", "--xml", xml(NODE), "--nvidia-smi", write(PAIR, "smi.txt"))
-    assert result.status == 0
-    assert "gpus are 0, but nvidia-smi has 0-1: it is not used" in result.err
 
 
 def test_mig_cuts_gpus_into_instances(treepool, xml, write):
@@ -422,18 +377,6 @@ def test_ranks_described_twice_are_told(treepool, xml, write, old_R):
 
 
 FLAT = nodes("0-3", "0-3")
-
-
-def test_a_fabric_from_a_sites_file_is_added_to_an_R(treepool, write):
-    R = write(json.dumps(FLAT), "R.json")
-    path = write("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n2\n", "topology.conf")
-    result = treepool("encode", "--fabric", path, "-R", R)
-    key = encoded(result)["scheduling"]
-    assert key["fabric"] == {"switch": [{"name": "a", "ranks": "0-1"}, {"name": "b", "ranks": "2"}]}
-    assert result.err.splitlines() == [
-        "treepool encode: warning: hosts in no domain, which stand alone: n3",
-        f"treepool encode: {path}: 3 of 4 hosts of R placed",
-    ]
 
 
 def test_files_of_slurm_are_counted_line_by_line_and_includes_are_beside_them(treepool, write):

@@ -40,15 +40,6 @@ def test_a_trace_by_easy_unless_told_otherwise(treepool, write, R):
     assert result.err == ""
 
 
-def test_node_policies_tell(treepool, write, R):
-    jobs = trace((0, 10, "slot=1/core=1"), (0, 10, "slot=1/core=1"), (1, 1, "slot=1/node{x}"))
-    result = treepool(
-        "replay", write(jobs), "-R", write(R, "R.json"), "--json",
-        "--compare", "node-policy=best-fit", "--compare", "node-policy=worst-fit",
-    )  # fmt: skip
-    assert [line["wait"]["max"] for line in result.json] == [0, 9]
-
-
 def test_with_the_fabric_and_without(treepool, write):
     rows = trace(*[(0, 10, "node=3/slot=1/core=8")] * 2)
     words = ("replay", write(rows), "-R", "doc/fabric.json")
@@ -272,15 +263,6 @@ def test_synthetic_jobs_and_their_trace_do_the_same(treepool, write):
     assert numbers(read) == numbers(made)
     other = treepool("replay", "--synthetic", 40, "--seed", 8, "--json")
     assert numbers(other) != numbers(made)
-
-
-def test_jobs_that_can_never_run_are_named_and_do_not_stop_the_rest(treepool, write, R):
-    jobs = trace((0, 1, "slot=1/core=9"), (0, 1, "slot=1/core=8"))
-    result = treepool("replay", write(jobs), "-R", write(R, "R.json"), "--json")
-    assert result.status == 1
-    assert (result.json[0]["jobs"], result.json[0]["refused"]) == (1, 1)
-    assert "line 1: slot=1/core=9: infeasible: " in result.err
-    assert len(result.err.splitlines()) == 1
 
 
 def test_a_job_that_one_of_several_clusters_could_never_serve_is_named_with_it(treepool, write):

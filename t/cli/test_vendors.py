@@ -35,7 +35,6 @@ NVIDIA_AND_AMD = [*gpus("nvidia", 2), *gpus("amd", 2)]
 ALL_THREE = [*gpus("nvidia", 2), *gpus("amd", 1, 2), *gpus("intel", 2, 2)]
 TILES = list(gpus("intel", 4, 2))
 CARDS = list(gpus("intel", 4))
-AND_OTHER = [*gpus("nvidia", 2), *gpus("other", 1)]
 
 
 @pytest.fixture
@@ -201,15 +200,6 @@ def test_notes_are_lines_of_print_and_warnings_of_a_command(node):
     assert f"note: {note}" in lines
     missing = node(TILES, "", "bind", {}, "no-such-command")
     assert f"warning: {note}" in missing.err
-
-
-@pytest.mark.parametrize(("devices", "mine"), [(NVIDIA_AND_AMD, "1-4"), (AND_OTHER, "1-2")])
-def test_where_numbers_could_be_those_of_unknown_gpus_all_are_left_as_they_are(
-    bound, verified, devices, mine
-):
-    why = "the node's GPUs are of several vendors, and some are not known"
-    assert bound(devices, mine) == ({}, [f"{why}: GPUs are left as they are"])
-    assert verified(devices, mine) == ([], [f"{why}: GPUs were not compared"])
 
 
 def test_gpus_that_only_the_key_knows_are_taken_to_be_like_those_of_the_node(node):

@@ -64,18 +64,6 @@ def test_json_is_one_line_with_the_facts(verify):
     assert line["reasons"] == []
 
 
-def test_in_a_job_that_is_kept_from_gpus_of_others_its_own_are_numbered_from_zero(verify):
-    contained = {"FLUX_EXEC_CONSTRAINED_RESOURCES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    assert verify(ALL, gpus="1", CUDA_VISIBLE_DEVICES="0", **contained).status == 0
-    (line,) = verify(ALL, "--json", gpus="1", CUDA_VISIBLE_DEVICES="0", **contained).json
-    assert (line["aligned"], line["gpus"]) == (True, [1])
-    result = verify(ALL, gpus="1", CUDA_VISIBLE_DEVICES="1", **contained)
-    assert "not aligned: sees none of the job's GPUs 1" in result.out
-    assert (
-        verify(ALL, gpus="1", CUDA_VISIBLE_DEVICES="0", CUDA_DEVICE_ORDER="PCI_BUS_ID").status == 1
-    )
-
-
 def test_gpus_in_an_order_that_nobody_told_are_noted(verify):
     note = "note: CUDA_DEVICE_ORDER is not PCI_BUS_ID"
     assert note in verify(ALL, gpus="0", CUDA_VISIBLE_DEVICES="0").out

@@ -26,12 +26,6 @@ def conformance(capsys, tmp_path):
 
 
 @pytest.fixture
-def treepool(capsys):
-    """``treepool(*argv)`` runs a command in this process and returns its result."""
-    return lambda *argv: run(capsys, *argv)
-
-
-@pytest.fixture
 def cluster_a():
     """The document of RFC 49's cluster A."""
     return json.loads((data_folder("testvectors") / "rfc49-cluster-a.json").read_text())

@@ -70,11 +70,6 @@ def verdicts(result):
     return [word for word in words if word in ("ok", "FAIL", "--")]
 
 
-def test_an_allocator_of_ones_own_passes(treepool, tmp_path):
-    result = treepool("conformance", "--with", program(tmp_path, RIGHT + SAY), A)
-    assert (result.status, result.out.splitlines()[-1]) == (0, "11 of 11")
-
-
 def test_what_is_unsupported_is_not_judged_and_the_rest_is(treepool, tmp_path):
     text = (
         RIGHT

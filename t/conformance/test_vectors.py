@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from commandline import REPOSITORY
 from treepool import parse_shape
 from treepool.cli import vectors
 from treepool.cli.files import data_folder
@@ -32,6 +33,13 @@ PLAYED = [(name, result) for name in DOCUMENTS for result in vectors.play(DOCUME
 )
 def test_vector(result):
     assert result.passed, f"{result.action}: expected {result.expected}, got {result.got}"
+
+
+@pytest.mark.parametrize("cluster", ["a", "b"])
+def test_the_clusters_of_the_rfc_have_the_keys_that_it_prints(cluster):
+    printed = REPOSITORY / "t" / "rfc" / "data" / f"rfc49-cluster-{cluster}.json"
+    key = DOCUMENTS[f"rfc49-cluster-{cluster}"]["cluster"]["R"]["scheduling"]
+    assert key == json.loads(printed.read_text())
 
 
 @pytest.mark.parametrize("policy", ["packing", "best-fit"])

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Sequence
 
 import attrs
-import pytest
 
 from hwlocfile import Device, Made, distances
 from treepool.discovery.key import Nodes, encode_new
@@ -23,14 +22,6 @@ CONNECTX = "0207 [15b3:1021] [15b3:0041] 00"
 
 #: Files of real nodes lie beside the checkout, because they may not be copied into it.
 SHARED = Path(__file__).parents[3] / "shared"
-
-
-def real(name: str) -> Path:
-    """A file of a real node. The test skips if it is not there."""
-    file = SHARED / name
-    if not file.exists():
-        pytest.skip(f"no {name} beside the checkout")
-    return file
 
 
 def numbers_of(xml: str, kind: str) -> list[int]:

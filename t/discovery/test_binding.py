@@ -94,11 +94,6 @@ def test_each_task_gets_the_gpu_nearest_to_its_cores():
     assert found == [("0-3", (3,)), ("4-7", (2,)), ("8-11", (1,)), ("12-15", (0,))]
 
 
-def test_tasks_get_gpus_in_order_of_their_ids_if_asked():
-    found = [bound("0-15", "0-3", i, 2, gpu_order="order").gpus for i in range(2)]
-    assert found == [(0, 1), (2, 3)]
-
-
 def test_the_nearest_gpu_comes_first_then_those_of_the_socket():
     assert bound("4-5", "0-3").gpus == (2, 3, 0, 1)
 
@@ -143,22 +138,6 @@ def test_very_many_gpus_and_tasks_are_divided_in_order():
 
 
 # -- memory
-
-
-@pytest.mark.parametrize(
-    "cores, policy, option",
-    [
-        ("0-3", "local", "--localalloc"),
-        ("0-7", "interleave", "--interleave=0-1"),
-        ("4-5,12", "bind", "--membind=1,3"),
-        ("3-6", "preferred", "--preferred=1"),
-        ("3-4", "preferred", "--preferred=0"),
-    ],
-)
-def test_memory_policies_name_the_numa_nodes_of_the_cores(cores, policy, option):
-    here = machine()
-    found = bind(Task(here, ids(cores)))
-    assert numactl_option(here, found, policy) == option
 
 
 @pytest.mark.parametrize(
@@ -214,12 +193,6 @@ def test_a_rank_that_r_lacks_is_named():
         task_of(R("0-3", rank="3-4"), 5, machine())
 
 
-@pytest.mark.parametrize("rank", [-1, 1 << 40])
-def test_impossible_ranks_are_refused_at_once(rank):
-    with pytest.raises(InvalidR, match="R has ranks 0, not"):
-        task_of(R("0-3"), rank, machine())
-
-
 def test_cores_that_the_machine_lacks_are_named():
     with pytest.raises(InvalidR, match="rank 0 has cores 8-19, but this machine only 0-15"):
         task_of(R("8-19"), 0, machine())
@@ -272,14 +245,6 @@ def test_the_key_says_which_cores_are_near_gpus_that_the_machine_lacks():
     assert bind(task).gpus[0] == 2
 
 
-def test_the_key_says_so_in_a_subinstance_too():
-    part = machine(allowed=range(8, 16))
-    task = task_of(R("4-7", "0-1", scheduling=key("12-15")), 0, part, instance_cores=8)
-    assert bind(task).gpus == (0, 1)
-    task = task_of(R("0-3", "0-1", scheduling=key("8-11")), 0, part, instance_cores=8)
-    assert bind(task).gpus == (1, 0)
-
-
 def test_the_key_says_which_gpus_a_contained_subinstance_counts_from_zero():
     # The job's GPUs 0 and 1 are GPUs 1 and 3 of the node, near cores 8-11 and 0-3.
     for cores, first in (("0-3", 1), ("8-11", 0)):
@@ -309,14 +274,6 @@ def test_the_machine_overrides_the_key_about_cores_near_a_gpu():
     straight = {"numa": [{"cores": f"{4 * i}-{4 * i + 3}", "gpus": str(i)} for i in range(4)]}
     task = task_of(R("4-7", "0-3", scheduling=key(topo=straight)), 0, machine(CROSSED))
     assert bind(task).gpus[0] == 2
-
-
-def test_gpus_of_a_restricted_machine_are_numbered_as_on_the_whole_node():
-    """hwloc drops the GPUs near the cores that it was restricted to be without."""
-    cut = machine(CROSSED[2:])
-    assert [gpu.id for gpu in cut.gpus] == [0, 1]
-    found = with_ids_of_node(cut, [device.pci for device in CROSSED])
-    assert [(gpu.id, gpu.cores) for gpu in found.gpus] == [(2, ids("4-7")), (3, ids("0-3"))]
 
 
 @pytest.mark.parametrize("backend", ["nvml", "rsmi"])

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from discovery.nodes import real
 from hwlocfile import Made
-from treepool.discovery.describe import Describer, digest
+from treepool.discovery.describe import digest
 
 KIB, GIB = 1 << 10, 1 << 30
 
@@ -23,14 +20,6 @@ def test_nodes_whose_memory_differs_by_some_kib_are_of_one_kind():
     assert larger(xml, 12 * KIB) != xml
     assert digest(larger(xml, 12 * KIB)) == digest(xml)
     assert digest(larger(xml, 2 * GIB)) != digest(xml)
-
-
-@pytest.mark.parametrize("name", ["tuo.SPX.xml", "tuo.TPX.xml", "sierra.xml", "corona.xml"])
-def test_so_are_real_nodes_and_they_have_one_topo(name):
-    xml = real(f"hwloc/{name}").read_bytes()
-    other = larger(xml, 12 * KIB)
-    assert other != xml and digest(other) == digest(xml)
-    assert Describer().of_xml(xml).topo == Describer().of_xml(other).topo
 
 
 def test_sizes_with_a_unit_as_in_hwloc_3_count_alike():

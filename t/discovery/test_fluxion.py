@@ -39,13 +39,6 @@ def test_nodes_become_topos_and_racks_the_fabric():
     assert not ResourceSet.problems(found.R.to_dict())
 
 
-def test_each_type_that_is_left_out_has_a_line():
-    assert encoded(two_racks()).warnings == (
-        "left out of Fluxion's graph: 2 of type pdu",
-        "left out of Fluxion's graph: 6 of type ssd",
-    )
-
-
 def test_levels_above_nodes_keep_their_types_and_order():
     row = vertex("row", vertex("chassis", node("n0", 0), id=4), vertex("chassis", id=5), id=1)
     found = encoded(key(vertex("cluster", row)), "0")
@@ -108,13 +101,6 @@ def test_what_is_inside_cores_and_gpus_is_left_out_too():
         {"cores": "0"},
         ["left out of Fluxion's graph: 2 of type pu"],
     )
-
-
-def test_a_gpu_beside_the_sockets_belongs_to_the_node():
-    sockets = [vertex("socket", *cores(4 * i, 4), id=i) for i in range(2)]
-    topo, lines = of_one(*sockets, vertex("gpu", id=0), ids=("0-7", "0"))
-    assert topo == {"gpus": "0", "socket": [{"cores": "0-3"}, {"cores": "4-7"}]}
-    assert lines == []
 
 
 def test_gpus_of_two_vendors_with_one_id_belong_to_the_node():

@@ -7,13 +7,11 @@ tried too, if they are public.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-import attrs
 import pytest
 
-from discovery.nodes import MI300A, SHARED, OneNode, with_matrix
-from hwlocfile import Device, Made, as_hwloc3
+from discovery.nodes import MI300A, OneNode, with_matrix
+from hwlocfile import Device, Made
 from treepool.discovery import properties
 from treepool.discovery.hwloc import read_hwloc
 from treepool.discovery.levels import topo_of
@@ -22,8 +20,8 @@ PVC = "0380 [8086:0bd6] [8086:0000] 2f"
 SWITCH = "0680 [10de:1ac2] [0000:0000] a1"
 
 
-def described(made, levels=None, version=2):
-    return topo_of(read_hwloc(made.xml(version)), levels)
+def described(made, levels=None):
+    return topo_of(read_hwloc(made.xml()), levels)
 
 
 def allocated(node, shape):
@@ -65,24 +63,6 @@ def test_partitions_are_gpus_in_the_xml_of_every_version_of_hwloc(version, count
     assert not machine.warnings
 
 
-#: Files that hwloc 2 wrote: the tests' own, and those of real nodes beside the checkout.
-DATA = Path(__file__).parent / "data"
-NODE = DATA.parents[2] / "doc" / "node.xml"
-FILES = [
-    file
-    for file in (*DATA.glob("*.xml"), NODE, *(SHARED / "hwloc").glob("*.xml"))
-    if '<topology version="2.0">' in file.read_text()
-]
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_a_file_of_hwloc_2_is_the_same_machine_as_hwloc_3_writes_it(file):
-    text = file.read_text()
-    old, new = read_hwloc(text), read_hwloc(as_hwloc3(text))
-    assert new == old
-    assert topo_of(new) == attrs.evolve(topo_of(old), machine=topo_of(new).machine)
-
-
 # -- NVSwitch
 
 
@@ -114,12 +94,6 @@ def test_gpus_are_on_an_nvswitch_if_there_is_one(made, there):
 
 
 # -- levels
-
-
-def test_partitions_of_one_device_can_be_grouped():
-    node = described(partitions(3), ["socket", "device"])
-    assert node.topo["socket"][1] == {"memory": 16, "device": [{"cores": "6-11", "gpus": "3-5"}]}
-    assert allocated(node, "slot/device/gpu=3")["gpu"] in ("0-2", "3-5", "6-8", "9-11")
 
 
 def test_two_devices_in_one_domain_share_its_cores():
@@ -295,12 +269,3 @@ def test_a_core_of_two_kinds_belongs_to_the_first():
     more = kinds((0b11, 0, {"CoreType": "IntelAtom"}), (0b1111, 1, {"CoreType": "IntelCore"}))
     node = described(Made(packages=1, numas=1, smt=1, more=more))
     assert node.topo == {"memory": 16, "ecore": [{"cores": "0-1"}], "pcore": [{"cores": "2-3"}]}
-
-
-def test_turbo_frequencies_do_not_make_kinds():
-    more = kinds((0b0011, 0, {}), (0b1100, 1, {})).replace(' forced_efficiency="0"', "")
-    more = more.replace(' forced_efficiency="1"', "")
-    assert described(Made(packages=1, numas=1, smt=1, more=more)).topo == {
-        "cores": "0-3",
-        "memory": 16,
-    }

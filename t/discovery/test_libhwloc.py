@@ -166,18 +166,6 @@ def test_cpus_that_are_not_allowed_are_only_in_the_whole_machine(saved):
 
 
 @real
-def test_devices_caches_and_memory_are_read(saved):
-    gpu = Device("0000:c1:00.0", 1, backends=[("nvml0", "NVML")], infos={"GPUModel": "H100"})
-    saved(Made(devices=[gpu], extra_memory=[(0, 64, "HBM")]))
-    found = machine()
-    assert [(gpu.pci, gpu.model, gpu.cores) for gpu in found.gpus] == [
-        ("0000:c1:00.0", "H100", 0xF0)
-    ]
-    assert [memory.tier for memory in found.far_memory] == ["hbm"]
-    assert len([region for region in found.regions if region.kind == "l3"]) == 4
-
-
-@real
 @pytest.mark.parametrize("variable", ["FLUX_HWLOC_XMLFILE", "HWLOC_XMLFILE"])
 @pytest.mark.parametrize(
     ("path", "problem"),

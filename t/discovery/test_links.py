@@ -8,31 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discovery.nodes import real
 from rfc.wires import CUBE_MESH, NV1, NV2, NV4, PIX, joined
-from treepool.discovery.hwlocxml import Distances, parse
+from treepool.discovery.hwlocxml import Distances
 from treepool.discovery.linking import (
     PCIE_GBPS,
     DeviceAt,
     cliques,
     fast_pairs,
-    nearest_nics,
     path,
     pcie_pairs,
     table,
 )
 from treepool.rfc import idset
-from treepool.rfc.links import MAX_GPUS, PATHS, Link, Links, Nic, Wire, read_links
+from treepool.rfc.links import MAX_GPUS, PATHS, Links, Wire, read_links
 from work import Lines
-
-
-def real_matrix(name, matrix):
-    """A matrix of a real node, GPU ids in the order of its objects, and switches."""
-    topology = parse(real(f"hwloc/{name}").read_bytes())
-    (found,) = [d for d in topology.distances if d.name == matrix]
-    gpus = [key for key in found.objects if key.startswith("OSDev")]
-    switches = [key for key in found.objects if key.startswith("PCIDev")]
-    return [found], {key: i for i, key in enumerate(gpus)}, switches
 
 
 def matrix(name, objects, values):
@@ -51,18 +40,6 @@ ABCD = {"a": 0, "b": 1, "c": 2, "d": 3}
 
 
 # -- matrices
-
-
-def test_the_gpus_of_a_real_dgx_2_are_all_joined_alike_through_its_switches():
-    links = table(fast_pairs(*real_matrix("nvidiaDGX2.xml", "NVLinkBandwidth")), {})
-    assert links.links == (Link("nvlink", 150.0, (0xFFFF,)),)
-    assert links.kind == "all-to-all"
-
-
-@pytest.mark.parametrize(("name", "gpus"), [("tuo.SPX.xml", 4), ("tuo.TPX.xml", 12)])
-def test_the_gpus_of_real_mi300a_nodes_are_all_joined_by_xgmi(name, gpus):
-    links = table(fast_pairs(*real_matrix(name, "XGMIBandwidth")), {})
-    assert links.links == (Link("xgmi", 100.0, ((1 << gpus) - 1,)),)
 
 
 def test_two_gpus_on_switches_have_the_bandwidth_of_the_slower_one_and_of_their_direct_links():
@@ -132,21 +109,6 @@ def test_gpus_without_a_faster_link_are_joined_by_pcie():
     }
     links = table({(0, 4): Wire("nvlink", 50.0)}, gpus)
     assert links.pairs() == {**pcie_pairs(gpus), (0, 4): Wire("nvlink", 50.0)}
-
-
-def test_each_gpu_has_all_nics_that_are_nearest_to_it():
-    gpus = {0: at("Hrud", 1), 1: at("Hs", 1), 2: at("K", 2)}
-    nics = [at("Hrue", 1, "hsi0"), at("Hruf", 1, "hsi1"), at("L", 4, "hsi2")]
-    assert table({}, gpus, nics).nics == (
-        Nic("hsi0", 0b001, "PIX"),
-        Nic("hsi0", 0b010, "PHB"),
-        Nic("hsi0", 0b100, "SYS"),
-        Nic("hsi1", 0b001, "PIX"),
-        Nic("hsi1", 0b010, "PHB"),
-        Nic("hsi1", 0b100, "SYS"),
-        Nic("hsi2", 0b100, "SYS"),
-    )
-    assert nearest_nics(["a", "b"], {0: ["", "SYS"], 1: ["", ""]}) == (Nic("b", 1, "SYS"),)
 
 
 DEVICES = st.builds(

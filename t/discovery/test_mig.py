@@ -38,18 +38,6 @@ def described(text=TEXT, made=NODE):
     return describer.of_xml(made.xml().encode())
 
 
-def test_the_text_names_each_gpus_instances():
-    found = read_list(TEXT)
-    assert [[part.profile for part in gpu.instances] for gpu in found] == [
-        ["3g.40gb", "1g.10gb", "1g.10gb"],
-        [],
-        [],
-    ]
-    assert [part.uuid for part in found[0].instances] == ["MIG-c6d", "MIG-0f1", "MIG-0f2"]
-    assert found[2].uuid == "GPU-7ba"
-    assert read_list("GPU 0: A100\n  MIG 1g.5gb Device 0:\n")[0].instances[0].uuid == ""
-
-
 def test_each_instance_counts_and_a_divided_gpu_does_not():
     gpus = described().machine.gpus
     assert [(g.id, g.profile, g.memory >> 30) for g in gpus] == [

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discovery.nodes import real
 from treepool.discovery.linking import PCIE_GBPS
 from treepool.discovery.reports.nvidia import MAX_TEXT, read_topo
 from treepool.errors import InvalidHardware
@@ -69,27 +68,6 @@ def test_a_mesh_with_tabs_underlined_names_and_nics_by_their_names():
     assert node.near[7] == ids("20-39,60-79")
 
 
-def test_the_text_of_a_real_node_with_nvswitch():
-    node = read_topo(real("nvidia-smi/dgx-h100.txt").read_text())
-    assert node.links == Links((Link("nvlink", 450.0, (0xFF,)),))
-    assert node.links.kind == "all-to-all" and node.nvswitch
-    assert node.near[3] == ids("0-51")
-    assert node.near[4] == ids("52-103")
-
-
-def test_the_text_of_a_real_node_with_pcie_alone():
-    node = read_topo(real("nvidia-smi/rtx4090-8gpu.txt").read_text())
-    assert node.links.kind == "pcie"
-    assert node.links.links == (Link("pcie", 8.0, (0xFF,)),)
-    assert node.links.nics == tuple(
-        Nic(name, gpus, path)
-        for name in ("NIC0", "NIC1")
-        for gpus, path in ((0b01000000, "PHB"), (0b10111111, "SYS"))
-    )
-    assert node.near[0] == ids("0-55,112-167")
-    assert node.near[7] == ids("56-111,168-223")
-
-
 @pytest.mark.parametrize("text", [PAIRS, MESH, TWO])
 def test_line_ends_and_text_around_the_table_make_no_difference(text):
     node = read_topo(text)
@@ -116,11 +94,6 @@ def test_paths_order_pairs_and_are_slower_than_every_nvlink():
 def test_words_of_older_drivers_are_understood(old, new):
     texts = [table("GPU0 GPU1", f"GPU0 X {word}", f"GPU1 {word} X") for word in (old, new)]
     assert read_topo(texts[0]) == read_topo(texts[1])
-
-
-def test_a_gpu_has_each_of_several_equally_near_nics():
-    node = read_topo(table("GPU0 mlx5_0 mlx5_1 mlx5_2", "GPU0 X SYS PXB PXB"))
-    assert node.links.nics == (Nic("mlx5_1", 1, "PXB"), Nic("mlx5_2", 1, "PXB"))
 
 
 def test_unknown_values_of_the_driver_are_left_out():

@@ -113,18 +113,9 @@ SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[2-3]
 SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n4
 """
 
-SPLIT = """SwitchName = leaf0 Nodes = \\
-n0,\\
-n1
-  switchname=leaf1 NODES="n[2-3]" # spare
-SwitchName=leaf2 Nodes=n4
-SwitchName=mid0 Switches=leaf0,\\
-leaf1
-SwitchName=top Switches=mid0,leaf2"""
-
 #: A file of each format.
 SEEDS = (
-    *(TREE, TREE_YAML, BLOCKS, BLOCKS_YAML, SHOWN, SPLIT),
+    *(TREE, TREE_YAML, BLOCKS, BLOCKS_YAML, SHOWN),
     *(TABLE, LABELS, KUBERNETES, IBNETDISCOVER),
 )
 
@@ -156,8 +147,8 @@ NVL = {
 }
 
 
-@pytest.mark.parametrize("text", [SHOWN, SPLIT, "\n".join(SHOWN.splitlines()[::-1])])
-def test_what_scontrol_shows_and_lines_that_go_on_are_the_same_tree(text):
+@pytest.mark.parametrize("text", [SHOWN, "\n".join(SHOWN.splitlines()[::-1])])
+def test_what_scontrol_shows_is_the_same_tree_in_any_order(text):
     found, warnings = fabric(text, "n[0-4]")
     assert (found, warnings) == (FAT_TREE, [])
 
@@ -336,29 +327,18 @@ def test_switches_are_told_apart_by_guid_and_called_by_what_is_their_own(descrip
     assert fabric(text, "n[1-2]")[0] == {"switch": [leaf(names[0], "0"), leaf(names[1], "1")]}
 
 
-def cabling(joined):
-    """The output for switches and hosts (n0, ...) that are *joined*, from each switch's side."""
-    text = ""
-    for switch, others in joined.items():
-        text += f'Switch\t41 "S-{switch}"\t\t# "MF0;{switch}:X/U1" lid 1\n'
-        for port, other in enumerate(others, 1):
-            kind = "H" if other.startswith("n") else "S"
-            text += f'[{port}]\t"{kind}-{other}"[1](1) \t\t# "{other} HCA-1" lid 2\n'
-        text += "\n"
-    return text
-
-
 def test_spines_are_domains_where_the_cabling_is_a_tree():
     tree = {
-        "l0": ["n0", "s0"], "l1": ["n1", "s0"], "l2": ["n2", "s1"], "l3": ["n3", "s1"],
+        "l0": ["n0 HCA-1", "s0"], "l1": ["n1 HCA-1", "s0"],
+        "l2": ["n2 HCA-1", "s1"], "l3": ["n3 HCA-1", "s1"],
         "s0": ["l0", "l1", "top"], "s1": ["l2", "l3", "top"], "top": ["s0", "s1"],
     }  # fmt: skip
     leaves = [leaf(f"l{i}", str(i)) for i in range(4)]
-    assert fabric(cabling(tree), "n[0-3]")[0] == {
+    assert fabric(rails(**tree), "n[0-3]")[0] == {
         "spine": [{"name": "s0", "switch": leaves[:2]}, {"name": "s1", "switch": leaves[2:]}]
     }
-    fat = {**tree, "l0": ["n0", "s0", "s1"], "s1": ["l0", "l2", "l3", "top"]}
-    assert fabric(cabling(fat), "n[0-3]")[0] == {"switch": leaves}
+    fat = {**tree, "l0": ["n0 HCA-1", "s0", "s1"], "s1": ["l0", "l2", "l3", "top"]}
+    assert fabric(rails(**fat), "n[0-3]")[0] == {"switch": leaves}
 
 
 # -- several topologies in one file
@@ -495,7 +475,6 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
     [
         ("hello", "neither Slurm's topology.conf or topology.yaml, nor a table"),
         ("SwitchName=a Nodes=n[0-", "line 1: "),
-        ("SwitchName n0", "line 1: 'SwitchName' is not KEY=VALUE"),
         ("RingName=r Nodes=n[0-3]", "ring 'r' has no domains"),
         ("SwitchName=a Nodes=n0\nSwitchName=a Nodes=n1", "line 2: a second switch 'a'"),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a Nodes=n0", "is below itself"),
@@ -517,16 +496,13 @@ def test_hosts_with_two_locations_are_named_and_the_first_counts():
         ),
         ("host," + ",".join("l" * 17) + "\n" + ",".join("n" * 18), "host 'n' is in more than 16"),
         ("n0,c0,s0\nn1,c0,s0\n", "line 1: must name the columns, host first, not 'n0'"),
-        ("# all\ninclude other.conf\n", "line 2: Include 'other.conf': is not followed"),
         ("host,rack\nn0", "line 2: 1 columns, the first line has 2"),
         ("host,rack\nn[0-,r", "line 2: "),
         ('{"n0": 3}', "/n0: must be an object of localities and names"),
         ('{"n\\u001b[31m": 3}', r"/n\x1b[31m: must be an object of localities and names"),
-        ('{"n0": {"a": 1}}', "/n0: must be an object of localities and names"),
         ("[3]", "must be an object of hosts, not an array"),
         ("{", "file of labels: line 1 column 2"),
         ("- topology: a\n  tree: &x {}\n  block: *x\n", "YAML with aliases is not read"),
-        ("- topology: a\n  tree: [", "not valid YAML: "),
         ("\u202e\n---\n- topology: a\n", r"not valid YAML: expected a single document"),
         (
             "- topology: a\n  flat: true\n",
@@ -551,14 +527,6 @@ def test_a_block_may_have_a_number_as_its_name_and_one_block_size():
     assert fabric(block % 7, "n0") == ({"block": [leaf("7", "0")]}, [])
     ((large,),) = (found for found in fabric(block % f"0x{'f' * 6000}", "n0")[0].values())
     assert large["name"] == "an integer of 24000 bits"
-
-
-@pytest.mark.depth
-@pytest.mark.parametrize("filler", ["\n", " \n", "\t"])
-def test_a_file_with_many_blank_lines_is_read(filler):
-    """A pattern that matches across lines would take hours."""
-    names = sites.read(filler * 1_000_000 + "SwitchName=a Nodes=n0\n", ["n0"])
-    assert list(names.locations) == ["n0"]
 
 
 def cost_of(text, hosts, ranks=1):
@@ -596,14 +564,6 @@ def test_more_levels_than_a_fabric_may_have_are_refused(levels):
     assert cost_of(text, ["n99", f"n{levels - 1}"])[0] == (
         f"switch 's{levels - 1}' is below 16 others, or more"
     )
-
-
-@pytest.mark.depth
-def test_hosts_that_R_lacks_are_dropped_while_a_file_is_read():
-    text = nested(16, lambda i: f"n[{50000 * i}-{50000 * i + 49999}]")
-    found, peak = cost_of(text, ["n7"])
-    assert found == {"level15": [leaf("s0", "0")]}
-    assert peak < 10e6
 
 
 def test_hosts_of_nested_switches_are_limited_level_by_level(monkeypatch):

@@ -15,15 +15,15 @@ from treepool.rfc.rset import ResourceSet
 from work import Lines
 
 
-def scontrol(*names, sockets=2, cores=8, gres="gpu:a100:4(S:0-1)", memory=512000):
+def scontrol(*names, gres="gpu:a100:4(S:0-1)"):
     """What scontrol prints of nodes, each in several lines."""
     return "".join(
-        f"NodeName={name} Arch=x86_64 CoresPerSocket={cores}\n"
+        f"NodeName={name} Arch=x86_64 CoresPerSocket=8\n"
         f"   CPUAlloc=0 CPUEfctv=32 CPUTot=32 CPULoad=0.07\n"
         f"   AvailableFeatures=(null)\n   Gres={gres}\n"
         f"   NodeAddr={name} NodeHostName={name} Version=25.05.1\n"
         f"   OS=Linux 5.14.0 #1 SMP Mon Jan 1 00:00:00 UTC 2024\n"
-        f"   RealMemory={memory} AllocMem=0 FreeMem=500000 Sockets={sockets} Boards=1\n"
+        f"   RealMemory=512000 AllocMem=0 FreeMem=500000 Sockets=2 Boards=1\n"
         f"   State=IDLE ThreadsPerCore=2 TmpDisk=0\n\n"
         for name in names
     )

@@ -202,15 +202,6 @@ def wanted(record, **more):
     record["jobs"][3]["wanted"].update(more)
 
 
-def test_housekeeping_that_a_stop_of_the_instance_ended_is_none(record):
-    record["housekeeping"] = [[4, 1, 140.0, 145.0]]
-    record["jobs"].append(job(5, 1, "0-1", "", 144.0, 146.0))
-    record["submitted"].append(5)
-    assert found(record) == ["overlap"]
-    record["stops"] = [[141.0, 143.0, "stop"]]
-    assert found(record) == []
-
-
 def test_a_job_that_ended_because_the_broker_was_killed_is_not_lost(record):
     context = {"type": "exec", "severity": 0, "note": "guest"}
     exception = {"name": "exception", "timestamp": 131.0, "context": context}
@@ -229,36 +220,11 @@ def stuck_after(record, seconds):
     return record
 
 
-@pytest.mark.parametrize("what", ["down", "drained", "busy"])
-def test_a_job_that_waits_for_a_reason_is_not_stuck(record, what):
-    if what == "down":
-        record["stops"] = [[140.0, 155.0, "stop"]]
-    elif what == "drained":
-        for name, at in (("drain", 138.0), ("undrain", 155.0)):
-            record["resource"].append({"name": name, "timestamp": at, "context": {"idset": "0"}})
-    else:
-        record["jobs"].append(job(6, 1, "7", "", 139.0, 156.0))
-        record["submitted"].append(6)
-    assert found(stuck_after(record, PATIENCE + 5)) == []
-
-
 @pytest.mark.parametrize("end, kinds", [(None, ["drained"]), (113.0, ["drained"]), (111.0, [])])
 def test_an_allocation_on_a_rank_that_is_gone_is_found(record, end, kinds):
     record["quiet"] = []
     record["gone"] = [["1", 90.0, end]]
     assert found(record) == kinds
-
-
-def test_a_job_that_ended_because_its_rank_is_gone_is_not_lost(record):
-    context = {"type": "scheduler", "severity": 0, "note": "gone"}
-    exception = {"name": "exception", "timestamp": 131.0, "context": context}
-    record["jobs"][3]["events"].insert(4, exception)
-    record["quiet"] = []
-    assert found(record) == ["lost"]
-    record["gone"] = [["0", 130.0, None]]
-    assert found(record) == ["lost"]
-    record["gone"] = [["1", 130.0, None]]
-    assert found(record) == []
 
 
 def test_a_job_whose_resources_a_scheduler_refused_holds_them_no_longer(record):

@@ -60,19 +60,6 @@ def test_an_argument_without_a_value_is_told_which_values_there_are(name, form):
 
 
 @pytest.mark.parametrize(
-    "how",
-    [
-        lambda words: options.read(words),
-        lambda words: options.read((), dict(w.split("=") for w in words)),
-    ],
-)
-def test_a_weight_that_the_policy_does_not_use_is_refused(how):
-    with pytest.raises(InvalidOption, match="straddle='4': node policy best-fit does not weigh"):
-        how(["straddle=4", "node-policy=best-fit"])
-    assert how(["straddle=4"]).pool == {"straddle": "4"}
-
-
-@pytest.mark.parametrize(
     ("arguments", "entries", "keys"),
     [
         ([], {"straddle": 4, "node-policy": "best-fit"}, ("sched-treepool", "straddle")),
@@ -98,12 +85,6 @@ def test_a_mix_is_a_text_of_weights_and_shapes():
 
 
 # -- the table
-
-
-def test_a_table_has_the_names_and_values_of_the_arguments():
-    words = ["policy=easy", "reservation-depth=9", "locality=none", "node-policy=first-fit"]
-    given = dict(word.split("=") for word in [*words, "gpu-cores=2", "discover=off"])
-    assert options.read([], given) == options.read([*words, "gpu-cores=2", "discover=off"])
 
 
 def test_an_argument_overrides_the_key_of_its_name_and_no_other():

@@ -127,7 +127,6 @@ _DIFFERENT = lambda i: f'{{"rank":"{i}","children":{{"core":"0-{i + 1}"}}}}'  # 
 _WIDE = lambda i: f'{{"rank":"{1_048_575 - i}","children":{{"core":"{i + 4_000_000}"}}}}'  # noqa: E731
 _TOPO = ("scheduling", "children", 0, "topo")
 _DIGEST = next(iter(_R["scheduling"]["links"]))
-_TABLE = ("scheduling", "links", _DIGEST)
 
 
 def _nodes(ranks, core="0-3", **execution):
@@ -315,25 +314,20 @@ TASKS = {
     "keys": lambda: _holding(_JOB, ("attributes", "user"), lambda i: f'"k{i}":1', ":"),
 }
 
+
+def _constrained(constraints):
+    """The text of a jobspec with these constraints."""
+    return jobspec_text("slot=1/core", constraints=constraints)
+
+
 JOBS = {
     "vertices": lambda: _holding(_JOB, ("resources",), '{"type":"core","count":1}'),
     "a deep list": lambda: json.dumps(_with(_JOB, "@", "resources")).replace(
         '"@"', '[{"type":"n","count":1,"with":' * 300 + "0" + "}]" * 300
     ),
     "a count of ids": lambda: json.dumps(_with(_JOB, COUNTS["ids"](), "resources", 0, "count")),
-    "huge memory": lambda: json.dumps(
-        _with(
-            _JOB,
-            [
-                {"type": "core", "count": 1},
-                {"type": "memory", "count": 1 << 62, "unit": "EiB"},
-            ],
-            "resources",
-            0,
-            "with",
-        )
-    ),
-    "a huge duration": lambda: json.dumps(_with(_JOB, 10**400, *_SYSTEM, "duration")),
+    "huge memory": lambda: jobspec_text("slot=1/[core;memory=4611686018427387904{unit:EiB}]"),
+    "a huge duration": lambda: jobspec_text("slot=1/core", duration=10**400),
     "nodes to the limit": lambda: jobspec_text("node=1-4611686018427387904/slot=1+/core"),
     "slots to the limit": lambda: jobspec_text("slot=1-4611686018427387904/node=1+/core"),
     "slots by factors": lambda: jobspec_text("slot=1+:2:*/[core=1;gpu=1]"),
@@ -347,33 +341,17 @@ JOBS = {
     "levels": lambda: jobspec_text("slot=1/" + "socket/numa/" * 14 + "core"),
     "one slot per core": lambda: jobspec_text("slot=1-9999:7/core"),
     "ids for slots": lambda: jobspec_text("slot=1,3,7,99,1000,65000/core"),
-    "property names": lambda: _holding(
-        _with(_JOB, {"properties": 0}, *_SYSTEM, "constraints"),
-        (*_SYSTEM, "constraints", "properties"),
-        lambda i: f'"p{i}"',
-    ),
-    "long property names": lambda: json.dumps(
-        _with(_JOB, {"properties": ["p" * 900_000]}, *_SYSTEM, "constraints")
-    ),
-    "hosts": lambda: json.dumps(
-        _with(_JOB, {"hostlist": ["h[1-1048576]"]}, *_SYSTEM, "constraints")
-    ),
-    "hosts, often": lambda: json.dumps(
-        _with(_JOB, {"hostlist": ["h[1-4000000]"] * 4000}, *_SYSTEM, "constraints")
-    ),
-    "ranks": lambda: json.dumps(
-        _with(_JOB, {"ranks": ["0-4194304"] * 4000}, *_SYSTEM, "constraints")
-    ),
-    "or of far ranks": lambda: json.dumps(
-        _with(_JOB, {"or": [{"ranks": ["4194304"]}] * 2000}, *_SYSTEM, "constraints")
-    ),
+    "property names": lambda: _constrained({"properties": [f"p{i}" for i in range(100_000)]}),
+    "long property names": lambda: _constrained({"properties": ["p" * 900_000]}),
+    "hosts": lambda: _constrained({"hostlist": ["h[1-1048576]"]}),
+    "hosts, often": lambda: _constrained({"hostlist": ["h[1-4000000]"] * 4000}),
+    "ranks": lambda: _constrained({"ranks": ["0-4194304"] * 4000}),
+    "or of far ranks": lambda: _constrained({"or": [{"ranks": ["4194304"]}] * 2000}),
     "deep constraints": lambda: json.dumps(_with(_JOB, "@", *_SYSTEM, "constraints")).replace(
         '"@"', '{"not":[' * 300 + "{}" + "]}" * 300
     ),
     "options": lambda: _holding(_JOB, (*_SYSTEM, "treepool"), lambda i: f'"o{i}":1', ":"),
-    "a huge bandwidth": lambda: json.dumps(
-        _with(_JOB, {"gpu_link": 10**4000}, *_SYSTEM, "treepool")
-    ),
+    "a huge bandwidth": lambda: jobspec_text("slot=1/core", treepool={"gpu_link": 10**4000}),
 }
 
 TEXTS = {
@@ -632,7 +610,9 @@ FLUXION = {
 }
 
 SITES = {
-    **TEXTS,
+    "blank lines": lambda: "\n" * MIB,
+    "lines of blanks": lambda: " \n" * (MIB // 2),
+    "tabs": lambda: "\t" * MIB,
     "rows": lambda: (
         "host,cell,switch\n" + "".join(f"n{i},c{i // 999},s{i}\n" for i in range(20_000))
     ),

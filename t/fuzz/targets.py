@@ -13,34 +13,8 @@ from functools import lru_cache
 import attrs
 
 from discovery import test_sites, test_slurmnodes
+from fuzz import seeds as good
 from fuzz.asked import answered
-from fuzz.seeds import (
-    AMD_JSON,
-    AMD_TEXT,
-    ASKED,
-    CLIQUE_TEXT,
-    CONFIGURATIONS,
-    CONSTRAINTS,
-    GRAPHS,
-    INTEL_TEXT,
-    JOBSPECS,
-    KEYS,
-    LIST_TEXT,
-    RS,
-    SACCT,
-    SHAPES,
-    SNAPSHOT,
-    SWF,
-    TABLES,
-    TOPO_TEXT,
-    VECTORS,
-    WINDOWS,
-    WISHES,
-    XML,
-    cluster,
-    jobspec_text,
-    small_R,
-)
 from treepool import parse_shape, subinstance
 from treepool.cli import vectors
 from treepool.cli.main import main
@@ -140,19 +114,10 @@ def attempt(name, data):
 
 def _text(data):
     """Bytes as text of any characters, lone surrogates among them."""
-    return (
-        data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
-        if _sound(data)
-        else data.decode("latin-1")
-    )
-
-
-def _sound(data):
     try:
-        data.decode("utf-8", "surrogatepass")
+        return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        return False
-    return True
+        return data.decode("latin-1")
 
 
 def _json(data):
@@ -202,7 +167,7 @@ def _use(found):
     assert count.parse_text(found.text()) == found
 
 
-@target(InvalidShape, seeds=SHAPES)
+@target(InvalidShape, seeds=good.SHAPES)
 def _shape(data):
     text = _text(data)
     try:
@@ -218,7 +183,7 @@ def _shape(data):
     assert parse_shape(written) == resources
 
 
-@target(InvalidJobspec, seeds=[json.dumps(parse_shape(s)) for s in SHAPES])
+@target(InvalidJobspec, seeds=[json.dumps(parse_shape(s)) for s in good.SHAPES])
 def _resources(data):
     format_shape(_json(data))
 
@@ -248,31 +213,31 @@ def _document(data):
     document.load(_text(data), InvalidInput, "it")
 
 
-@target(InvalidJobspec, seeds=CONSTRAINTS)
+@target(InvalidJobspec, seeds=good.CONSTRAINTS)
 def _constraint(data):
     found = constraint.parse(_json(data))
     hosts = HostIndex(["a0", "a01", "a2", "h1", "h2", "n1-2", "n12", "r1n2"], 0xFF)
     constraint.evaluate(found, 0xFF, {"gpu": 3}, hosts.matching)
 
 
-@target(InvalidJobspec, seeds=WISHES)
+@target(InvalidJobspec, seeds=good.WISHES)
 def _job_options(data):
     options = _json(data)
     if isinstance(options, dict):
         job_options.read(options, ("numa", "socket"), "preferred")
 
 
-@target(InvalidJobspec, seeds=JOBSPECS)
+@target(InvalidJobspec, seeds=good.JOBSPECS)
 def _jobspec(data):
     jobspec.read(_json(data))
 
 
-@target(InvalidR, InvalidKey, seeds=RS)
+@target(InvalidR, InvalidKey, seeds=good.RS)
 def _R(data):
     _read_all(ResourceSet, data)
 
 
-@target(InvalidKey, seeds=KEYS)
+@target(InvalidKey, seeds=good.KEYS)
 def _key(data):
     _read_all(SchedulingKey, data)
 
@@ -281,27 +246,27 @@ def _key(data):
 SHORT = 1 << 16
 
 
-@target(seeds=RS)
+@target(seeds=good.RS)
 def _R_problems(data):
     _problems(ResourceSet, _text(data))
 
 
-@target(seeds=KEYS)
+@target(seeds=good.KEYS)
 def _key_problems(data):
     _problems(SchedulingKey, _text(data))
 
 
-@target(InvalidR, InvalidKey, seeds=RS)
+@target(InvalidR, InvalidKey, seeds=good.RS)
 def _R_warnings(data):
     _lines(keycheck.warnings(ResourceSet.read(_text(data))))
 
 
-@target(seeds=KEYS)
+@target(seeds=good.KEYS)
 def _key_warnings(data):
     _lines(keycheck.key_warnings(_json(data)))
 
 
-@target(seeds=JOBSPECS)
+@target(seeds=good.JOBSPECS)
 def _jobspec_problems(data):
     value = _json(data)
     problems = jobcheck.problems(value)
@@ -319,10 +284,7 @@ def _lines(lines):
 
 def _problems(kind, text):
     problems = kind.problems(text)
-    for problem in problems:
-        line = str(problem)
-        if not line.isprintable() or len(line) > MAX_MESSAGE:
-            raise Misbehaved(f"{kind.__name__}.problems: {line[:2000]!r}")
+    _lines(map(str, problems))
     return problems
 
 
@@ -344,14 +306,14 @@ def _read_all(kind, data):
     assert kind.read(found.to_dict()).to_dict() == found.to_dict()
 
 
-@target(InvalidKey, seeds=TABLES)
+@target(InvalidKey, seeds=good.TABLES)
 def _linktable(data):
     table = read_links(_text(data))
     table.pairs()
     assert read_links(table.to_dict()).pairs() == table.pairs()
 
 
-@target(InvalidOption, seeds=CONFIGURATIONS)
+@target(InvalidOption, seeds=good.CONFIGURATIONS)
 def _configuration(data):
     read = options.read([], _json(data), ("debug",))
     assert set(read.queues) <= {"debug"}
@@ -368,13 +330,13 @@ def _command(data):
     _lines([*out.getvalue().splitlines(), *err.getvalue().splitlines()])
 
 
-@target(InvalidWindow, seeds=WINDOWS)
+@target(InvalidWindow, seeds=good.WINDOWS)
 def _windows(data):
     for entry in windows.read_all(_json(data)):
         assert windows.read(entry.to_dict()) == entry
 
 
-@target(InvalidR, InvalidKey, seeds=RS)
+@target(InvalidR, InvalidKey, seeds=good.RS)
 def _subinstance(data):
     once = subinstance(_text(data))
     nodes = max(idset.decode(entry["rank"]).bit_length() for entry in once["execution"]["R_lite"])
@@ -387,14 +349,14 @@ def _trace(data):
         trace.read(line)
 
 
-@target(InvalidInput, seeds=SACCT)
+@target(InvalidInput, seeds=good.SACCT)
 def _jobtable(data):
     jobs = jobtable.read(_text(data)).jobs
     for line in trace.write(jobs if len(data) <= SHORT else ()):
         trace.read(line)
 
 
-@target(InvalidInput, seeds=SWF)
+@target(InvalidInput, seeds=good.SWF)
 def _swf(data):
     found = swf.read(_text(data))
     for line in trace.write(found.jobs if len(data) <= SHORT else ()):
@@ -403,7 +365,7 @@ def _swf(data):
     _lines(found.remarks)
 
 
-@target(InvalidSnapshot, seeds=[SNAPSHOT])
+@target(InvalidSnapshot, seeds=[good.SNAPSHOT])
 def _snapshot(data):
     text = _text(data)
     found = snapshot.read(text)
@@ -418,18 +380,16 @@ def _snapshot(data):
         found.owner_of(job)
 
 
-@target(seeds=[SNAPSHOT])
+@target(seeds=[good.SNAPSHOT])
 def _snapshot_problems(data):
     _lines(str(problem) for problem in snapshot.problems(_json(data)))
 
 
-@target(seeds=[VECTORS])
+@target(seeds=[good.VECTORS])
 def _vectors(data):
     value = _json(data)
     problems = vectors.problems(value)
-    for problem in problems:
-        if not str(problem).isprintable():
-            raise Misbehaved(f"vectors.problems: {str(problem)!r}")
+    _lines(map(str, problems))
     if not problems:
         list(vectors.play(value))
 
@@ -437,14 +397,14 @@ def _vectors(data):
 # -- pools
 
 
-@target(InvalidR, InvalidKey, InvalidOption, seeds=RS)
+@target(InvalidR, InvalidKey, InvalidOption, seeds=good.RS)
 def _pool(data):
     pool = Pool(_text(data))
     if len(data) > SHORT or idset.size(pool.ranks) > SHORT:
-        _allocate(pool, 1, json.loads(jobspec_text("slot=1/core")))
+        _allocate(pool, 1, json.loads(good.jobspec_text("slot=1/core")))
         return
     for jobid, shape in enumerate(("slot=1/core", "slot=1/gpu=2", "node/slot=1/core=2"), 1):
-        _allocate(pool, jobid, json.loads(jobspec_text(shape)))
+        _allocate(pool, jobid, json.loads(good.jobspec_text(shape)))
     pool.copy_allocated()
     pool.copy_down()
     Pool(pool.to_dict())
@@ -457,16 +417,16 @@ _ANSWERS = (InvalidJobspec, InfeasibleRequest, InsufficientResources)
 
 @lru_cache(maxsize=None)
 def _idle_pool(name):
-    return Pool(small_R() if name == "small" else cluster(name))
+    return Pool(good.small_R() if name == "small" else good.cluster(name))
 
 
-@target(*_ANSWERS, seeds=JOBSPECS)
+@target(*_ANSWERS, seeds=good.JOBSPECS)
 def _alloc(data):
     """Any jobspec, to a pool of two kinds of node with links."""
     _ask("small", data)
 
 
-@target(*_ANSWERS, seeds=JOBSPECS)
+@target(*_ANSWERS, seeds=good.JOBSPECS)
 def _alloc_cluster(data):
     """Any jobspec, to RFC 49's cluster A."""
     _ask("rfc49-cluster-a", data)
@@ -493,7 +453,7 @@ class Refusal(Exception):
     """A question is refused, with a reason."""
 
 
-@target(Refusal, seeds=ASKED)
+@target(Refusal, seeds=good.ASKED)
 def _question(data):
     """A guest's request to the scheduler module: its topic in the first line, then the payload."""
     topic, _, text = _text(data).partition("\n")
@@ -509,32 +469,32 @@ def _question(data):
 # -- hardware
 
 
-@target(InvalidHardware, seeds=[XML])
+@target(InvalidHardware, seeds=[good.XML])
 def _hwloc(data):
     machine = hwloc.read_hwloc(data)
     topo_of(machine)
 
 
-@target(InvalidHardware, seeds=[TOPO_TEXT, "No devices were found\n"])
+@target(InvalidHardware, seeds=[good.TOPO_TEXT, "No devices were found\n"])
 def _nvidia_topo(data):
     told = nvidia.read_topo(data)
     told.links.to_dict()
     assert nvidia.read_topo(_text(data)) == told or not data.isascii()
 
 
-@target(InvalidHardware, seeds=[AMD_TEXT, AMD_JSON])
+@target(InvalidHardware, seeds=[good.AMD_TEXT, good.AMD_JSON])
 def _amd_topo(data):
     told = amd.read_topo(_text(data))
     assert read_links(told.links.to_dict()) == told.links
 
 
-@target(InvalidHardware, seeds=[INTEL_TEXT])
+@target(InvalidHardware, seeds=[good.INTEL_TEXT])
 def _intel_topo(data):
     told = intel.read_topo(_text(data))
     assert read_links(told.links.to_dict()) == told.links
 
 
-@target(InvalidHardware, seeds=[LIST_TEXT])
+@target(InvalidHardware, seeds=[good.LIST_TEXT])
 def _nvidia_list(data):
     mig.read_list(_text(data))
 
@@ -556,10 +516,10 @@ def _slurm_nodes(data):
         topo_of(machine)
 
 
-@target(InvalidHardware, seeds=[CLIQUE_TEXT])
+@target(InvalidHardware, seeds=[good.CLIQUE_TEXT])
 def _nvlink(data):
     """``nvidia-smi -q`` of one of some hosts, another has good text."""
-    site = sites.nvlink([("n0", _text(data)), ("n1", CLIQUE_TEXT)], ["n0", "n1"])
+    site = sites.nvlink([("n0", _text(data)), ("n1", good.CLIQUE_TEXT)], ["n0", "n1"])
     found, _ = sites.fabric_of(site, ["n0", "n1", "n2"], 0b111)
     assert _fabric_problems(found) == []
 
@@ -574,7 +534,7 @@ def _cray(data):
         assert len(data) > SHORT or _fabric_problems(found) == []
 
 
-@target(InvalidR, InvalidKey, InvalidHardware, seeds=GRAPHS)
+@target(InvalidR, InvalidKey, InvalidHardware, seeds=good.GRAPHS)
 def _fluxion(data):
     """An R with Fluxion's key."""
     R = ResourceSet.read(_text(data))

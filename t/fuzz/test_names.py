@@ -1,6 +1,5 @@
 """Names that try to be markup, terminal control or shell text are inert in every output."""
 
-import csv
 import json
 import re
 import unicodedata
@@ -234,26 +233,6 @@ def test_a_trace_with_the_name_is_played_inertly(treepool, name):
 
 
 @pytest.mark.parametrize("name", some(ALL), ids=_short)
-def test_a_table_of_jobs_with_the_name_and_nodes_like_it_are_inert(treepool, name):
-    R = saved(cluster(name))
-    columns = ("JobID", "Submit", "Elapsed", "NCPUS", "Partition", "Account", name)
-    for i in range(len(columns)):
-        values = ["1", "1", "1", "1", "q", "a", "x"]
-        values[i] = name
-        with open("jobs.csv", "w", encoding="utf-8", errors="replace", newline="") as file:
-            csv.writer(file).writerows([columns, values])
-        for argv in (("--print",), ("--by", "account", "--by", "queue", "--json", "--starts"), ()):
-            result = treepool("replay", "-R", R, "jobs.csv", *argv)
-            assert result.status in (0, 1), result.err
-            assert inert(result.out + result.err), (values, argv)
-            assert "Traceback" not in result.err
-    for argv in (("--add", f"2*{name}"), ("--json", "--add", "1*0", f"--add=1*{name}")):
-        result = treepool("replay", "-R", R, "--synthetic", "3", *argv)
-        assert result.status in (0, 1, 2)
-        assert inert(result.out + result.err), argv
-
-
-@pytest.mark.parametrize("name", some(ALL), ids=_short)
 def test_a_snapshot_with_the_name_is_shown_inertly(treepool, name):
     word = name[:128]
     job = {"user": word, "name": word}
@@ -295,29 +274,6 @@ def test_a_snapshot_with_the_name_is_shown_inertly(treepool, name):
     assert_inert_picture("S.svg")
     assert_inert_page("S.html")
     assert_inert_page("p.html")
-
-
-@pytest.mark.parametrize("name", ALL, ids=_short)
-def test_advice_and_explanations_of_the_name_are_inert(treepool, name):
-    R = saved(cluster(name))
-    with open("jobs", "w", encoding="utf-8", errors="surrogatepass") as file:
-        file.write(f"slot=1/core\nslot=1/{name}\n")
-    quoted = f"slot=1/{json.dumps(name)}{{x}}"
-    for argv in (
-        ("advise", "-R", R, "--shape", quoted),
-        ("advise", "-R", R, "--json", "--shape", quoted),
-        ("advise", "-R", R, "--shape", f"slot=1/{name}"),
-        ("explain", "-R", R, "--", quoted),
-        ("explain", "-R", R, "--", f"slot=1/{name}"),
-        ("explain", "-R", R, "slot=1/core", "--jobs", "@jobs"),
-        ("explain", "-R", R, "slot=1/core", "--down", name),
-        ("explain", "-R", R, "slot=1/core", "--constraint", json.dumps({"properties": [name]})),
-        ("explain", "-R", R, "slot=1/core", "--constraint", json.dumps({"hostlist": [name]})),
-        ("show", "-R", R, "--ranks", name),
-    ):
-        result = treepool(*argv)
-        assert result.status in (0, 1, 2)
-        assert inert(result.out + result.err), argv
 
 
 @pytest.mark.parametrize("name", ALL, ids=_short)

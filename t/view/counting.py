@@ -94,7 +94,7 @@ def pool_with_jobs(R, seed, jobs=12):
     return pool, running
 
 
-def some_R(nodes=6, ragged=True):
+def some_R(nodes=6):
     """A cluster of three kinds of node: in sockets and numas, ragged, and flat."""
     numas = [
         {"numa": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]},
@@ -106,9 +106,10 @@ def some_R(nodes=6, ragged=True):
     ]
     third = nodes // 3
     spans = [idset.encode_ids(range(i * third, (i + 1) * third)) for i in range(3)]
-    children = [{"ranks": spans[0], "topo": {"socket": numas}}]
-    if ragged:
-        children.append({"ranks": spans[1], "topo": {"cores": "0-11", "socket": uneven}})
+    children = [
+        {"ranks": spans[0], "topo": {"socket": numas}},
+        {"ranks": spans[1], "topo": {"cores": "0-11", "socket": uneven}},
+    ]
     R_lite = [
         {"rank": spans[0], "children": {"core": "0-15", "gpu": "0-3"}},
         {"rank": spans[1], "children": {"core": "0-11", "gpu": "0-3"}},

@@ -43,17 +43,6 @@ def test_the_slots_that_tile_a_node():
     assert advice.nearly == ()
 
 
-def test_what_common_shapes_strand():
-    ((advice,), _) = advise(Pool(xeon()), ["slot=1/[core=16;gpu=1]", "slot=1/core=121"])
-    found = by_shape(advice.common)
-    eight = found["slot=1/[core=8;gpu=1]"]
-    assert (eight.slots, eight.local, eight.cores_left, eight.gpus_left) == (8, 8, 56, 0)
-    # Three in each socket, and one of what is left of both.
-    sixteen = found["slot=1/[core=16;gpu=1]"]
-    assert (sixteen.slots, sixteen.local, sixteen.cores_left, sixteen.gpus_left) == (7, 6, 8, 1)
-    assert "121 cores" in found["slot=1/core=121"].reason
-
-
 def test_of_a_shape_of_several_nodes_it_says_that_one_node_is_too_few():
     shapes = ["node=2/slot/core", "slot=97/core", "slot/node=4/core", "slot/core=97"]
     ((advice,), _) = advise(Pool(cray(3)), shapes)

@@ -99,10 +99,9 @@ def test_where_even_that_is_too_much_domains_of_a_higher_level_are_drawn():
 
 
 @pytest.mark.depth
-@pytest.mark.parametrize("width", [80])
-def test_of_more_domains_than_can_be_drawn_the_map_has_rows_and_says_why(width):
+def test_of_more_domains_than_can_be_drawn_the_map_has_rows_and_says_why():
     fabric = {"rack": [{"ranks": f"{i}"} for i in range(20_000)]}
-    lines = shown(make_picture(with_fabric(20_000, fabric), down="9"), width)
+    lines = shown(make_picture(with_fabric(20_000, fabric), down="9"), 80)
     assert lines[0].startswith("rows    . idle")
     assert lines[-1] == "the fabric has 20,000 domains, too many to draw"
     assert MOST_LINES // 2 < len(lines) <= MOST_LINES + 3

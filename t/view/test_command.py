@@ -33,13 +33,6 @@ def test_shapes_come_from_a_file_with_comments(treepool, write):
     assert "C  3  slot=1/core" in result.out
 
 
-def test_R_and_shapes_may_come_from_stdin_but_not_both(write):
-    result = run_process("show", "--jobs", "@-", stdin=b"slot=1/core\n")
-    assert "A  1  slot=1/core" in result.out
-    both = run_process("show", "-R", "-", "--jobs", "@-")
-    assert both.is_one_line_error("only one of the files can be stdin", status=2)
-
-
 def test_ranks_unfolds(treepool):
     folded = treepool("show", "--cluster", "b").out
     assert f"1,152 {TIMES} cray[0-1151]" in folded

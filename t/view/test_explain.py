@@ -127,15 +127,6 @@ def test_when_all_are_crowded_the_second_pass_takes_the_first_of_them():
     assert "second pass: no slot is in the smallest kind of domain" in words(found)
 
 
-def test_nodes_that_look_alike_are_told_once():
-    R = two_sockets(9)
-    found = told(R, "slot=1/node{x}", ["slot=6/node/core=1"])
-    (passed,) = found.passed
-    assert passed.ranks == (0, 1, 2, 3, 4, 5)
-    assert found.unneeded == 2
-    assert "n[0-5] (6 nodes): 15 of 16 cores, 4 of 4 GPUs free" in words(found)
-
-
 def test_nodes_that_lack_the_same_one_after_another_are_told_once():
     jobs = ["slot=1/core=15", "slot=1/core=14", "slot=1/core=13", "slot=1/numa/core=1"]
     found = told(two_sockets(5), "slot=1/core=6", jobs)
@@ -143,15 +134,6 @@ def test_nodes_that_lack_the_same_one_after_another_are_told_once():
     assert (passed.ranks, len(passed.nodes)) == ((0, 1, 2), 3)
     assert passed.why == "needs 6 cores: the nodes have 0 to 3 free"
     assert "n[0-2] (3 nodes): 0 to 3 of 16 cores, 4 of 4 GPUs free" in words(found)
-
-
-def test_constraints_and_nodes_that_are_down_are_heeded():
-    pool, jobs = with_jobs(two_sockets(), [])
-    pool.mark_down("1")
-    found = explain(pool, "slot=1/core", parse_shape("slot=1/core"), {"ranks": ["1-2"]}, jobs)
-    assert (found.nodes, found.down) == (2, 1)
-    assert found.taken[0].nodes.ranks == (2,)
-    assert found.idle[0].nodes.ranks == (1,)
 
 
 def test_nodes_that_are_drained_are_not_called_down():

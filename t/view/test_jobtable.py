@@ -121,9 +121,9 @@ def test_gpus_that_no_column_tells_are_looked_for_and_said():
     ]
 
 
-def waited(*queues, column="queue"):
+def waited(*queues):
     rows = "".join(f"{i},9,1,{queue}\n" for i, queue in enumerate(queues))
-    return jobtable.read(f"Submit,Elapsed,NCPUS,{column}\n{rows}")
+    return jobtable.read(f"Submit,Elapsed,NCPUS,queue\n{rows}")
 
 
 @pytest.mark.parametrize(

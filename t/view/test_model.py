@@ -6,27 +6,16 @@ from bench.workload import cluster
 from depth import examples
 from treepool import parse_shape
 from treepool.placement.pool import Pool
-from treepool.rfc import idset
 from treepool.rfc.jobspec import from_resources
 from treepool.view.jobs import Job
 from treepool.view.model import OTHER
-from treepool.view.picture import MAX_STEPS, Change, Picture
+from treepool.view.picture import MAX_STEPS, Picture
 from treepool.view.totals import Totals
-from view.counting import held, numbers, pool_with_jobs, some_R
+from view.counting import numbers, pool_with_jobs, some_R
 
 
 def jobs_of(running):
     return [Job.of(str(jobid), "?", allocation) for jobid, allocation in running.items()]
-
-
-@pytest.mark.parametrize("seed", range(examples(240)))
-def test_the_numbers_are_those_counted_by_sets(seed):
-    R = some_R()
-    pool, running = pool_with_jobs(R, seed)
-    pool.mark_down("1,4")
-    picture = Picture.of(pool, jobs_of(running), drained=1 << 4)
-    wanted = numbers(R, [a.to_dict() for a in running.values()], down=[1], drained=[4])
-    assert picture.totals._asdict() == wanted
 
 
 @pytest.mark.parametrize("seed", range(examples(80)))
@@ -56,20 +45,6 @@ def test_the_moves_of_the_steps_lead_to_the_last_one(seed):
     assert [look_of[rank] for rank in picture.cluster.ranks] == list(picture.look_of)
 
 
-def test_every_cell_is_in_a_look_once_and_with_its_job():
-    pool, running = pool_with_jobs(some_R(), 5)
-    picture = Picture.of(pool, jobs_of(running))
-    found = {job.name: set() for job in picture.jobs}
-    for rank, number in enumerate(picture.look_of):
-        look = picture.looks[number]
-        for job, (cores, gpus) in zip(look.jobs, look.layout.held):
-            cells = {("core", rank, i) for i in idset.iterate(cores)}
-            cells |= {("gpu", rank, i) for i in idset.iterate(gpus)}
-            assert not any(cells & others for others in found.values())
-            found[picture.jobs[job].name] |= cells
-    assert found == {str(jobid): held(a.to_dict()) for jobid, a in running.items()}
-
-
 def test_what_no_given_job_holds_is_shown_as_held_by_another():
     R = some_R()
     pool, running = pool_with_jobs(R, 2)
@@ -80,23 +55,6 @@ def test_what_no_given_job_holds_is_shown_as_held_by_another():
     (missing,) = set(running) - set(known)
     assert other.ncores == Job.of("", "", running[missing]).ncores
     assert not [job for job in Picture.of(pool, jobs_of(running)).jobs if job.name == OTHER]
-
-
-def test_a_history_may_have_jobs_that_end():
-    R = some_R()
-    pool, running = pool_with_jobs(R, 7)
-    jobs = jobs_of(running)
-    last = len(jobs)
-    gone = Job("gone", "?", ((0b11, 1, 0),))
-    changes = [
-        Change("gone starts", (last,)),
-        Change("gone ends, all start", tuple(range(last)), (last,)),
-    ]
-    empty = Picture.of(pool, [*jobs, gone], changes)
-    first, second, third = empty.steps
-    assert first.totals.cores_used == 0
-    assert second.totals.cores_used == 2
-    assert third.totals._asdict() == numbers(R, [a.to_dict() for a in running.values()])
 
 
 def test_what_two_jobs_claim_is_counted_once_and_stays_with_the_first():

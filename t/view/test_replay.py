@@ -15,7 +15,6 @@ from treepool.rfc.rset import ResourceSet
 from treepool.view import history, trace
 from treepool.view.replay import Rules, replay
 from treepool.view.synthetic import synthetic
-from treepool.view.tally import POINTS, Curve
 from treepool.view.trace import InvalidTrace
 from view.counting import some_R
 
@@ -52,16 +51,6 @@ def starts(resource_set, traced, rules):
 # -- by hand
 
 
-def test_jobs_wait_for_those_before_them():
-    traced = jobs((0, 10, "slot=1/core=8"), (1, 5, "slot=1/core=4"), (2, 5, "slot=1/core=4"))
-    outcome = replay(cluster(), traced, FIFO)
-    assert starts(cluster(), traced, FIFO) == [0, 10, 10]
-    assert outcome.span == 15
-    assert outcome.cores_used == (8 * 10 + 4 * 5 + 4 * 5) / (8 * 15)
-    assert (outcome.wait.mean, outcome.wait.median) == (17 / 3, 8)
-    assert (outcome.wait.p95, outcome.wait.max) == (9, 9)
-
-
 HALF, ALL = "slot=1/core=4", "slot=1/core=8"
 #: The second in the queue starts at 10, the third at 20; the fourth fits beside the second now.
 FOUR = ((0, 10, HALF), (1, 10, "slot=1/core=6"), (2, 10, "slot=1/core=7"), (3, 25, "slot=1/core=2"))
@@ -94,16 +83,6 @@ def test_slots_that_leave_their_socket_are_not_local():
     outcome = replay(two_sockets(), traced, FIFO)
     assert (outcome.local, outcome.slots) == (2, 3)
     assert replay(two_sockets(), traced, Rules("", "fifo", 1, {"locality": "required"})).local == 3
-
-
-def test_cores_taken_beside_a_gpu_strand_a_part_of_it():
-    traced = jobs((0, 10, "slot=1/core=1"), (10, 10, "slot=1/socket{x}"), (20, 1, "slot=1/core=1"))
-    outcome = replay(two_sockets(), traced, FIFO)
-    assert outcome.last_start == 20
-    assert outcome.gpus_stranded == 1 / 4 * 10 / (2 * 20)
-    assert outcome.gpus_used == 1 * 10 / (2 * 20)
-    wide = Rules("", "fifo", 1, {"mix": "1*slot=1/[core=4;gpu=1]"})
-    assert replay(two_sockets(), traced, wide).gpus_stranded == 1 * 10 / (2 * 20)
 
 
 def test_stranded_gpus_are_those_of_status_at_each_moment():
@@ -220,24 +199,6 @@ def test_a_replay_that_is_stopped_has_the_numbers_up_to_then():
 # -- curves and numbers
 
 
-def test_a_curve_has_the_integral_of_what_it_was_given():
-    chance = random.Random(3)
-    curve, now, sums = Curve(), 0.0, [0.0] * 4
-    for _ in range(5000):
-        step = chance.choice((1e-6, 0.1, 3.0, 700.0))
-        level = tuple(chance.randint(0, 9) for _ in range(4))
-        curve.extend(now + step, level)
-        now += step
-        sums = [s + v * step for s, v in zip(sums, level)]
-    points = curve.points()
-    assert POINTS / 4 < len(points) <= POINTS
-    assert curve.total == pytest.approx(sums)
-    assert [a.end for a in points[:-1]] == [b.start for b in points[1:]]
-    assert points[-1].end == pytest.approx(now)
-    assert sum(p.cores_used * (p.end - p.start) for p in points) == pytest.approx(sums[0])
-    assert sum(p.waiting * (p.end - p.start) for p in points) == pytest.approx(sums[3])
-
-
 # -- traces
 
 
@@ -285,29 +246,6 @@ def test_a_bad_line_is_named(line, words):
     assert words in str(e.value)
     assert len(str(e.value)) < 400
     assert "\n" not in str(e.value)
-
-
-def test_constraints_and_localities_are_heeded():
-    lines = [
-        {"submit": 0, "duration": 9, "shape": "slot=1/core=5", "constraint": {"ranks": ["1"]}},
-        {"submit": 0, "duration": 9, "shape": "slot=1/core=5", "constraint": {"ranks": ["1"]}},
-        {"submit": 0, "duration": 1, "shape": "slot=1/core=5"},
-    ]
-    traced = trace.read("\n".join(map(json.dumps, lines))).jobs
-    where = {}
-    replay(
-        cluster(2), traced, EASY, watch=lambda job, t, a: where.update({job.place: (t, a.ranks)})
-    )
-    assert where == {"line 1": (0, (1,)), "line 2": (9, (1,)), "line 3": (0, (0,))}
-    scattered = jobs((0, 9, "slot=1/core=3"), (0, 9, "slot=1/core=3"), (1, 1, "slot=1/core=2"))
-    hard = [
-        *scattered[:2],
-        trace.read(
-            '{"submit": 1, "duration": 1, "shape": "slot=1/core=2", "locality": "required"}'
-        ).jobs[0],
-    ]
-    assert replay(two_sockets(), scattered, FIFO).wait.max == 0
-    assert replay(two_sockets(), hard, FIFO).wait.max == 8
 
 
 def switches():

@@ -8,7 +8,6 @@ from depth import examples
 from made import alloc, nodes
 from treepool.errors import TreepoolError
 from treepool.rfc import idset
-from treepool.rfc.rset import ResourceSet
 from treepool.view import snapshot
 from treepool.view.replay import Rules, continued, replay
 from treepool.view.snapshot import InvalidSnapshot, Running, Snapshot
@@ -60,12 +59,6 @@ def test_the_pool_of_a_snapshot_answers_as_the_one_it_was_taken_of(seed):
     assert sorted(end for _, end in same.job_end_times() if end) == [job.end for job in running]
     for shape in SHAPES:
         assert outcome(same, shape) == outcome(pool, shape)
-
-
-def test_an_instance_whose_time_is_over_now_still_answers():
-    R = nodes(expiration=NOW + 60, starttime=1)
-    pool = again(Snapshot(NOW, ResourceSet.read(R))).pool()
-    assert outcome(pool, "slot=1/core=8") == [{"rank": "0", "children": {"core": "0-7"}}]
 
 
 # -- the jobs
@@ -156,17 +149,6 @@ def test_running_jobs_end_at_their_limits_and_the_others_start_in_their_order():
     assert (told.wait.max, told.jobs, told.span) == (140, 2, 330)
     assert told.last_start == 130
     assert told.cores_used == pytest.approx((800 + 200 + 480) / (16 * 130))
-
-
-def test_what_would_be_if_the_policy_were_another():
-    waiting = [("c", "slot=2/node{x}", 30), ("d", "slot=1/core=4", 100)]
-    assert starts(document(BUSY, waiting), by("fifo")) == {"c": 100, "d": 130}
-    assert starts(document(BUSY, waiting), by("easy")) == {"c": 100, "d": 0}
-    assert starts(document(BUSY, waiting)) == {"c": 100, "d": 0}
-    fifo = {"": {"policy": "easy"}, "batch": {"policy": "fifo"}}
-    in_batch = [(*job, {"queue": "batch"}) for job in waiting]
-    assert starts(document(BUSY, in_batch, queues=fifo)) == {"c": 100, "d": 130}
-    assert starts(document(BUSY, in_batch, queues=fifo), by("easy")) == {"c": 100, "d": 0}
 
 
 def test_another_number_of_reservations_leaves_policies_as_they_were():

@@ -1,7 +1,5 @@
 """Lines about a running cluster agree with its pool."""
 
-import re
-
 from made import alloc, nodes
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -21,14 +19,10 @@ def cluster():
     return R
 
 
-def allocated(pool, jobid, cores, gpus, slots=1):
-    return alloc(pool, jobid, f"slot={slots}/[core={cores};gpu={gpus}]")
-
-
 def situation():
     """A pool with two jobs on rank 0, and rank 1 drained."""
     pool = Pool(cluster())
-    near, across = allocated(pool, 1, 2, 1), allocated(pool, 2, 6, 3)
+    near, across = alloc(pool, 1, "slot/[core=2;gpu=1]"), alloc(pool, 2, "slot/[core=6;gpu=3]")
     jobs = [
         Running(Job.of("f1", "train", near), "alice", "train", "RUN", 10.0, "", 1.0),
         Running(Job.of("f2", "test", across), "bob\x1b[31m", "t", "RUN", 20.0),
@@ -80,13 +74,3 @@ def test_a_job_has_its_placement_and_how_close_it_is():
     assert across.domains == "numa 0-1"
     assert across.fitness is None, "the scheduler did not tell it"
     assert (waiting.placement, waiting.fitness, waiting.note) == ("", None, "for f1")
-
-
-def test_the_totals_are_those_of_the_pool():
-    pool, _, picture = situation()
-    numbers = [int(n) for n in re.findall(r"\d+", picture.totals.line)]
-    held = sum(idset.size(e.cores) for e in pool.copy_allocated().entries)
-    assert held in numbers
-    assert picture.totals.line == (
-        "3 nodes: 1 idle, 1 full, 1 drained; 8 of 24 cores used, 8 free; 4 of 12 GPUs used, 4 free"
-    )

@@ -7,13 +7,16 @@ Times are of the machine it runs on, so let it be idle.
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPOSITORY / "t"), str(REPOSITORY)]
 
 from fuzz.large import LARGE, make  # noqa: E402
 from fuzz.measure import cost  # noqa: E402
 from fuzz.targets import TARGETS, attempt  # noqa: E402
 
+if "--help" in sys.argv:
+    print(__doc__)
+    sys.exit()
 for target in TARGETS.values():  # what good input imports and remembers is not to be measured
     for seed in target.seeds:
         attempt(target.name, seed)

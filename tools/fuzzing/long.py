@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
+sys.path[:0] = [str(HERE.parents[1] / "t"), str(HERE.parents[1])]
 
 from fuzz.targets import TARGETS  # noqa: E402
 
@@ -52,4 +52,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print(__doc__) if "--help" in sys.argv else main())

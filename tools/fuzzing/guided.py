@@ -2,7 +2,7 @@
 
 It starts from the seeds and the corpus, and keeps what it finds in ``found/TARGET``, one input for
 each place in the code where a target misbehaved. ``long.py`` runs it over all targets; what is
-fixed moves to ``corpus/TARGET``, where ``test_corpus.py`` tries it forever.
+fixed moves to ``t/fuzz/corpus/TARGET``, where ``test_corpus.py`` tries it forever.
 """
 
 import hashlib
@@ -16,7 +16,8 @@ from pathlib import Path
 import atheris
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
+REPOSITORY = HERE.parents[1]
+sys.path[:0] = [str(REPOSITORY / "t"), str(REPOSITORY)]
 
 with atheris.instrument_imports(include=["treepool"]):
     from fuzz import targets
@@ -126,7 +127,7 @@ def main():
             "".join(f"\\x{byte:02x}" for byte in w.encode("utf-8", "surrogatepass")) for w in WORDS
         )
         words.write_text("".join(f'"{word}"\n' for word in escaped))
-        for case in (HERE / "corpus" / name).glob("*"):
+        for case in (REPOSITORY / "t" / "fuzz" / "corpus" / name).glob("*"):
             (seeds / f"corpus-{case.name}").write_bytes(case.read_bytes())
         arguments = [
             sys.argv[0],

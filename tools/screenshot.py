@@ -1,4 +1,4 @@
-"""The picture of the page in the README: ``python t/browser/screenshot.py FILE``, or ``make doc``.
+"""The picture of the page in the README: ``python tools/screenshot.py FILE``, or ``make doc``.
 
 It is the page of ``treepool demo``, on which a job is picked. Says so, and leaves FILE as it
 is, where there is no browser or no Flux.
@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(REPOSITORY / "t"), str(REPOSITORY)]
 
 from browser.driver import Browser, missing  # noqa: E402
 
@@ -34,6 +34,9 @@ def take(path):
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv[1:]:
+        print(__doc__)
+        sys.exit()
     without = missing() or (None if shutil.which("flux") else "flux")
     if without:
         print(f"screenshot: {without} is not installed: {sys.argv[1]} is left as it is")
