@@ -173,20 +173,42 @@ def test_whole_domains_of_a_slot_are_joined_across(seed):
         assert found is None or set(idset.iterate(found.ids(0)[1])) in good
 
 
-def test_links_in_no_order_between_128_gpus_take_bounded_work():
-    """Nobody builds it: a slot without a demand is placed, one with a demand may be too complex."""
+@pytest.mark.parametrize("speeds", [(25, 50, 100), range(1, 100_000)])
+@pytest.mark.parametrize("slots", ["slot", "slot=3", "slot=40"])
+def test_links_in_no_order_between_128_gpus_take_bounded_work(speeds, slots):
+    """Nobody builds it: a slot without a demand is placed, one with a demand may be too complex.
+
+    However many different bandwidths there are, and however many slots choose their GPUs.
+    """
     draw = random.Random(3)
     pairs = combinations(range(128), 2)
-    links = Links.from_matrix({pair: Wire("nvlink", draw.choice((25, 50, 100))) for pair in pairs})
+    links = Links.from_matrix({pair: Wire("nvlink", draw.choice(speeds)) for pair in pairs})
     halves = [
         {"cores": f"{64 * i}-{64 * i + 63}", "gpus": f"{64 * i}-{64 * i + 63}"} for i in (0, 1)
     ]
     R = node_R(links, {"socket": halves}, cores="0-127", gpus="0-127")
-    for shape, gbps in (("gpu=8", 0), ("gpu=32", 0), ("gpu=40", 50), ("gpu=2", 100)):
-        demand = {"gpu_link": gbps} if gbps else {}
-        pool = Pool(R)
-        with Lines(most=600_000):
-            assert_placed_or_too_complex(pool, f"slot/[core=1;{shape}]", **demand)
+    for gpus, gbps in ((2, 0), (3, 0), (8, 0), (32, 0), (40, 50), (2, 100)):
+        if gpus * int(slots.partition("=")[2] or 1) <= 128:
+            demand = {"gpu_link": gbps} if gbps else {}
+            pool = Pool(R)
+            with Lines(most=600_000):
+                assert_placed_or_too_complex(pool, f"{slots}/[core=1;gpu={gpus}]", **demand)
+
+
+@pytest.mark.parametrize("demand", [{}, {"gpu_link": "nvlink"}, {"gpu_link": 400}])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_slots_of_joined_gpus_fill_a_node_of_128(size, demand):
+    """Eight groups of 16 GPUs: how many slots there are is counted, not searched."""
+    groups = [f"{16 * i}-{16 * i + 15}" for i in range(8)]
+    wires = {
+        (a, b): Wire("nvlink", 400 if a // 16 == b // 16 else 64)
+        for a, b in combinations(range(128), 2)
+    }
+    numas = {"numa": [{"cores": group, "gpus": group} for group in groups]}
+    pool = Pool(node_R(Links.from_matrix(wires), numas, cores="0-127", gpus="0-127"))
+    with Lines(most=600_000):
+        given = alloc(pool, 1, f"slot={128 // size}/[core=1;gpu={size}]", **demand)
+    assert given.to_dict()["execution"]["R_lite"][0]["children"]["gpu"] == "0-127"
 
 
 @pytest.mark.parametrize(

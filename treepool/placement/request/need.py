@@ -215,7 +215,7 @@ def decided(need: Need, local: bool) -> bool:
     must be local. See on_node/place.py.
     """
     if not need.parts:
-        return need.demand is None and not (need.fair_share and need.gpu_memory)
+        return need.demand is None
     if need.takes_amount:
         (part, *others), beside = need.parts, need.has_gpu_demand or local
         return not (others or beside or part.name == SLOT or part.whole or part.need.parts)
