@@ -404,7 +404,9 @@ class Search:
 class Slots:
     """The ``number`` slots of ``need`` that fit in ``scope``; ``takes`` is what a search found.
 
-    ``ids`` are the ids that 1, 2, ... of them take, if the search had to choose these.
+    ``ids`` are the ids that 1, 2, ... of them take, if the search had to choose these. The
+    ``local`` slots are taken first, if that leaves enough for the others.
+
     ``node`` is a node type, its free cores and GPUs, and how slots are placed, as for OnNode.
     """
 
@@ -414,9 +416,16 @@ class Slots:
     number: int
     takes: Optional[Sequence[Take]] = None
     ids: Sequence[Ids] = ()
+    local: Optional[Slots] = None
 
     def take(self, number: int) -> Ids:
         """What the first *number* slots take together."""
+        if self.local is not None and self.local.number:
+            if number <= self.local.number:
+                return self.local.take(number)
+            ids = self._take_after(self.local, number - self.local.number)
+            if ids is not None:
+                return ids
         if self.ids:
             return self.ids[number - 1]
         effort = Effort()
@@ -428,6 +437,17 @@ class Slots:
         ids = ids_of(takes, node_type, cores, gpus, plain, effort)
         assert ids is not None, "more slots were counted than there are"
         return ids
+
+    def _take_after(self, local: Slots, number: int) -> Optional[Ids]:
+        """What all *local* slots and *number* others take; None if there are fewer others then."""
+        node_type, cores, gpus, near, plain = self.node
+        first = local.take(local.number)
+        left = node_type, cores & ~first[0], gpus & ~first[1], near, plain
+        others = slots_in(left, self.scope, self.need, number, Effort())
+        if others.number < number:
+            return None
+        more = others.take(number)
+        return first[0] | more[0], first[1] | more[1]
 
 
 def slots_in(
