@@ -15,7 +15,7 @@ from treepool.placement.nodes.link_table import compile_links
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node import fit
 from treepool.placement.pool import Pool
-from treepool.placement.request.need import SLOT, Demand, Need, Part, ask_of
+from treepool.placement.request.need import SLOT, Ask, Demand, Need, Part
 from treepool.rfc import idset
 from treepool.rfc.count import Count
 from treepool.rfc.links import Device, Links, Wire
@@ -137,7 +137,7 @@ def test_slots_get_joined_gpus_if_there_is_any_way(seed):
             everywhere = [(set(range(half)), number), (set(range(half, count)), number)]
         group = Part(SLOT, Count(slots, slots), False, need)
         locality = rng.choice(["preferred", "none"])
-        found = fit.fit(state, ask_of(group, False, False, locality))
+        found = fit.fit(state, Ask(group, False, False, locality))
         expected = ways([everywhere] * slots, free, linked)
         assert (found is not None) == expected, (topo, wires, free, group)
         if found is not None:
@@ -162,7 +162,7 @@ def test_whole_domains_of_a_slot_are_joined_across(seed):
         part = Part("numa", Count(number, number), True, Need(demand=Demand(50)))
         group = Part(SLOT, Count(1, 1), False, Need(parts=(part,)))
         state = NodeState(node_type, 7, idset.from_ids(free))
-        found = fit.fit(state, ask_of(group, False, False, "preferred"))
+        found = fit.fit(state, Ask(group, False, False, "preferred"))
         sets = [set().union(*chosen) for chosen in combinations(halves, number)]
         good = [
             gpus

@@ -157,7 +157,7 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
     state, effort, need = seen(state, ask), Effort(), ask.group.need
     if need.has_gpu_demand and _all_joined(state.type, need):
         need = without_link_demand(need)
-        ask = ask.but(group=attrs.evolve(ask.group, need=need))
+        ask = attrs.evolve(ask, group=attrs.evolve(ask.group, need=need))
     group, units = ask.group, _units(state, ask, effort)
     number = sum(run.units for run in units.runs)
     orders = [(run.units, ask.shortfall(1, run.nslots), run.remote) for run in units.runs]
