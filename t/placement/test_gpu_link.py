@@ -182,22 +182,25 @@ def test_links_in_no_order_between_128_gpus_take_bounded_work(speeds, slots):
     """
     draw = random.Random(3)
     pairs = combinations(range(128), 2)
-    links = Links.from_matrix({pair: Wire("nvlink", draw.choice(speeds)) for pair in pairs})
+    wires = {pair: Wire("nvlink", draw.choice(speeds)) for pair in pairs}
+    links = Links.from_matrix(wires, devices=[Device("made", 80, (1 << 128) - 1)])
     halves = [
         {"cores": f"{64 * i}-{64 * i + 63}", "gpus": f"{64 * i}-{64 * i + 63}"} for i in (0, 1)
     ]
     R = node_R(links, {"socket": halves}, cores="0-127", gpus="0-127")
-    for gpus, gbps in ((2, 0), (3, 0), (8, 0), (32, 0), (40, 50), (2, 100)):
+    asked = [(gpus, {}) for gpus in (2, 3, 8, 32)]
+    asked += [(3, {"gpu_memory": 64}), (40, {"gpu_link": 50}), (2, {"gpu_link": 100})]
+    for gpus, demand in asked:
         if gpus * int(slots.partition("=")[2] or 1) <= 128:
-            demand = {"gpu_link": gbps} if gbps else {}
             pool = Pool(R)
             with Lines(most=600_000):
                 assert_placed_or_too_complex(pool, f"{slots}/[core=1;gpu={gpus}]", **demand)
 
 
 @pytest.mark.parametrize("demand", [{}, {"gpu_link": "nvlink"}, {"gpu_link": 400}])
-@pytest.mark.parametrize("size", [2, 4, 8])
-def test_slots_of_joined_gpus_fill_a_node_of_128(size, demand):
+@pytest.mark.parametrize("size", [2, 4, 8, 16, 32])
+@pytest.mark.parametrize("locality", ["preferred", "none"])
+def test_slots_of_joined_gpus_fill_a_node_of_128(size, demand, locality):
     """Eight groups of 16 GPUs: how many slots there are is counted, not searched."""
     groups = [f"{16 * i}-{16 * i + 15}" for i in range(8)]
     wires = {
@@ -205,9 +208,15 @@ def test_slots_of_joined_gpus_fill_a_node_of_128(size, demand):
         for a, b in combinations(range(128), 2)
     }
     numas = {"numa": [{"cores": group, "gpus": group} for group in groups]}
-    pool = Pool(node_R(Links.from_matrix(wires), numas, cores="0-127", gpus="0-127"))
+    R = node_R(Links.from_matrix(wires), numas, cores="0-127", gpus="0-127")
+    pool = Pool(R, locality=locality)
+    shape = f"slot={128 // size}/[core=1;gpu={size}]"
     with Lines(most=600_000):
-        given = alloc(pool, 1, f"slot={128 // size}/[core=1;gpu={size}]", **demand)
+        if size > 16 and demand == {"gpu_link": 400}:
+            with pytest.raises(InfeasibleRequest, match="16"):
+                alloc(pool, 1, shape, **demand)
+            return
+        given = alloc(pool, 1, shape, **demand)
     assert given.to_dict()["execution"]["R_lite"][0]["children"]["gpu"] == "0-127"
 
 

@@ -57,7 +57,7 @@ def amount_ids(
     elif not effort.spent:
         taken = best_set(links, free, want[0], demand or ANY, domain, cores_beside, effort) or 0
     elif demand is not None:
-        taken = lowest_joined(graph_of(links, demand), free, want[0], Effort())
+        taken = lowest_joined(graph_of(links, demand), free, want[0], effort)
     else:
         taken = _best_gpus(domain, want, cores, gpus)
     return cores_beside(taken), taken

@@ -12,15 +12,12 @@ from typing import Iterator, NamedTuple, Optional
 import attrs
 
 from treepool.placement.effort import Effort, GaveUp
-from treepool.placement.gpus.graph import graph_of, is_clique
 from treepool.placement.nodes.kept import state_without_kept
 from treepool.placement.nodes.state import MAX_FITS, NodeState
-from treepool.placement.nodes.tree import NodeType
 from treepool.placement.on_node.ids import Ids
 from treepool.placement.on_node.place import meets_demand
 from treepool.placement.on_node.units import NO_UNITS, Placer, Run, Units
 from treepool.placement.request.need import SLOT, Ask, Need, least, slot_of
-from treepool.placement.request.slot import needs_in, without_link_demand
 
 
 class Segment(NamedTuple):
@@ -154,11 +151,8 @@ def most_units(state: NodeState, ask: Ask) -> int:
 def _assessed(state: NodeState, ask: Ask) -> Fit:
     if not possible(state, ask):
         return NOTHING
-    state, effort, need = seen(state, ask), Effort(), ask.group.need
-    if need.has_gpu_demand and _all_joined(state.type, need):
-        need = without_link_demand(need)
-        ask = attrs.evolve(ask, group=attrs.evolve(ask.group, need=need))
-    group, units = ask.group, _units(state, ask, effort)
+    state, group, effort = seen(state, ask), ask.group, Effort()
+    units = _units(state, ask, effort)
     number = sum(run.units for run in units.runs)
     orders = [(run.units, ask.shortfall(1, run.nslots), run.remote) for run in units.runs]
     if not ask.fill:
@@ -175,13 +169,6 @@ def _assessed(state: NodeState, ask: Ask) -> Fit:
     steps = range(1 if ask.fill or not number else number, number + 1)
     work = _work_of_unit(state, ask)
     return Fit(steps, tuple(segments), units, work, effort.tried, effort.gave_up)
-
-
-def _all_joined(node_type: NodeType, need: Need) -> bool:
-    """Whether all GPUs of a node are linked as *need* demands: the demand decides nothing then."""
-    demand = next((inner.demand for inner in needs_in(need) if inner.demand is not None), None)
-    joined = graph_of(node_type.links, demand)
-    return joined is not None and is_clique(joined, node_type.root.gpus)
 
 
 def _units(state: NodeState, ask: Ask, effort: Effort) -> Units:

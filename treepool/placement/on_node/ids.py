@@ -174,7 +174,7 @@ class _Giver:
             for gpu in idset.iterate(has):
                 usable &= graph.neighbours(gpu)
         if take.need.has_gpu_demand:
-            self.effort.count(_A_TAKE)
+            self.effort.tried += _A_TAKE  # whoever searches finds out if that was too much
         best = self._best(take, free, usable)
         if best is None:
             return
