@@ -35,10 +35,6 @@ from treepool.rfc.idset import union
 Ids = tuple[int, int]
 
 
-#: The effort to choose the ids of a take whose GPUs may have to be others.
-_A_TAKE = 1
-
-
 @attrs.define(eq=False)
 class _Given:
     """The ids that a take got, out of ``host``."""
@@ -117,6 +113,8 @@ class _Giver:
         self.free = free
         self.plain = plain
         self.effort = effort
+        #: The effort to choose the ids of a take.
+        self.each = 1 + idset.size(node_type.root.gpus) // 64
         self.takes = [take for take in takes if not take.whole]
         if len(self.takes) > 1:
             self.takes.sort(key=lambda take: -len(node_type.around[take.scope]))
@@ -174,7 +172,7 @@ class _Giver:
             for gpu in idset.iterate(has):
                 usable &= graph.neighbours(gpu)
         if take.need.has_gpu_demand:
-            self.effort.tried += _A_TAKE  # whoever searches finds out if that was too much
+            self.effort.tried += self.each  # whoever searches finds out if that was too much
         best = self._best(take, free, usable)
         if best is None:
             return
@@ -182,7 +180,7 @@ class _Giver:
         if graph is not None and len(self.takes) > 1:
             among = usable & take.scope.gpus
             for some in joined_sets(graph, among, need.gpus, self.effort, self.alike):
-                self.effort.count(_A_TAKE)
+                self.effort.count(self.each)
                 other = None if some == best.gpus else self._best(take, free, some)
                 if other is not None:
                     yield other
