@@ -15,7 +15,7 @@ from treepool.placement.nodes.link_table import compile_links
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node import fit
 from treepool.placement.pool import Pool
-from treepool.placement.request.need import SLOT, Demand, Need, Part, ask_of
+from treepool.placement.request.need import SLOT, Ask, Demand, Need, Part
 from treepool.rfc import idset
 from treepool.rfc.count import Count
 from treepool.rfc.links import Device, Links, Wire
@@ -137,7 +137,7 @@ def test_slots_get_joined_gpus_if_there_is_any_way(seed):
             everywhere = [(set(range(half)), number), (set(range(half, count)), number)]
         group = Part(SLOT, Count(slots, slots), False, need)
         locality = rng.choice(["preferred", "none"])
-        found = fit.fit(state, ask_of(group, False, False, locality))
+        found = fit.fit(state, Ask(group, False, False, locality))
         expected = ways([everywhere] * slots, free, linked)
         assert (found is not None) == expected, (topo, wires, free, group)
         if found is not None:
@@ -162,7 +162,7 @@ def test_whole_domains_of_a_slot_are_joined_across(seed):
         part = Part("numa", Count(number, number), True, Need(demand=Demand(50)))
         group = Part(SLOT, Count(1, 1), False, Need(parts=(part,)))
         state = NodeState(node_type, 7, idset.from_ids(free))
-        found = fit.fit(state, ask_of(group, False, False, "preferred"))
+        found = fit.fit(state, Ask(group, False, False, "preferred"))
         sets = [set().union(*chosen) for chosen in combinations(halves, number)]
         good = [
             gpus
@@ -173,20 +173,51 @@ def test_whole_domains_of_a_slot_are_joined_across(seed):
         assert found is None or set(idset.iterate(found.ids(0)[1])) in good
 
 
-def test_links_in_no_order_between_128_gpus_take_bounded_work():
-    """Nobody builds it: a slot without a demand is placed, one with a demand may be too complex."""
+@pytest.mark.parametrize("speeds", [(25, 50, 100), range(1, 100_000)])
+@pytest.mark.parametrize("slots", ["slot", "slot=3", "slot=40"])
+def test_links_in_no_order_between_128_gpus_take_bounded_work(speeds, slots):
+    """Nobody builds it: a slot without a demand is placed, one with a demand may be too complex.
+
+    However many different bandwidths there are, and however many slots choose their GPUs.
+    """
     draw = random.Random(3)
     pairs = combinations(range(128), 2)
-    links = Links.from_matrix({pair: Wire("nvlink", draw.choice((25, 50, 100))) for pair in pairs})
+    wires = {pair: Wire("nvlink", draw.choice(speeds)) for pair in pairs}
+    links = Links.from_matrix(wires, devices=[Device("made", 80, (1 << 128) - 1)])
     halves = [
         {"cores": f"{64 * i}-{64 * i + 63}", "gpus": f"{64 * i}-{64 * i + 63}"} for i in (0, 1)
     ]
     R = node_R(links, {"socket": halves}, cores="0-127", gpus="0-127")
-    for shape, gbps in (("gpu=8", 0), ("gpu=32", 0), ("gpu=40", 50), ("gpu=2", 100)):
-        demand = {"gpu_link": gbps} if gbps else {}
-        pool = Pool(R)
-        with Lines(most=600_000):
-            assert_placed_or_too_complex(pool, f"slot/[core=1;{shape}]", **demand)
+    asked = [(gpus, {}) for gpus in (2, 3, 8, 32)]
+    asked += [(3, {"gpu_memory": 64}), (40, {"gpu_link": 50}), (2, {"gpu_link": 100})]
+    for gpus, demand in asked:
+        if gpus * int(slots.partition("=")[2] or 1) <= 128:
+            pool = Pool(R)
+            with Lines(most=600_000):
+                assert_placed_or_too_complex(pool, f"{slots}/[core=1;gpu={gpus}]", **demand)
+
+
+@pytest.mark.parametrize("demand", [{}, {"gpu_link": "nvlink"}, {"gpu_link": 400}])
+@pytest.mark.parametrize("size", [2, 4, 8, 16, 32])
+@pytest.mark.parametrize("locality", ["preferred", "none"])
+def test_slots_of_joined_gpus_fill_a_node_of_128(size, demand, locality):
+    """Eight groups of 16 GPUs: how many slots there are is counted, not searched."""
+    groups = [f"{16 * i}-{16 * i + 15}" for i in range(8)]
+    wires = {
+        (a, b): Wire("nvlink", 400 if a // 16 == b // 16 else 64)
+        for a, b in combinations(range(128), 2)
+    }
+    numas = {"numa": [{"cores": group, "gpus": group} for group in groups]}
+    R = node_R(Links.from_matrix(wires), numas, cores="0-127", gpus="0-127")
+    pool = Pool(R, locality=locality)
+    shape = f"slot={128 // size}/[core=1;gpu={size}]"
+    with Lines(most=600_000):
+        if size > 16 and demand == {"gpu_link": 400}:
+            with pytest.raises(InfeasibleRequest, match="16"):
+                alloc(pool, 1, shape, **demand)
+            return
+        given = alloc(pool, 1, shape, **demand)
+    assert given.to_dict()["execution"]["R_lite"][0]["children"]["gpu"] == "0-127"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from commandline import run_process
 from depth import examples
-from made import alloc
+from made import alloc, nodes
 from placement import strategies as random
 from placement.duel import Duel
 from placement.test_against_reference import SETTINGS
@@ -49,6 +49,20 @@ def test_explain_does_not_call_a_slot_over_two_domains_local(tmp_path):
     )
     request = pool.parse_resource_request(random.jobspec(parse_shape("slot/[core=15;gpu=1]")))
     assert pool.fitness(pool.alloc(1, request), request).total < 1
+
+
+def test_of_several_slots_as_many_as_possible_are_local():
+    """One slot fits in an L3 (3: GPU 2), the first of two is not placed elsewhere."""
+    topo = {
+        "numa": [
+            {"cores": "0-1", "gpus": "0-1", "l3": [{"cores": "0"}]},
+            {"cores": "2-3", "gpus": "2-3", "l3": [{"cores": "2"}, {"cores": "3", "gpus": "2"}]},
+        ]
+    }
+    pool = Pool(nodes(cores="0-3", gpus="0-3", topo=topo))
+    _, cores, gpus = placed(pool, 1, "slot=2/numa/gpu")
+    assert "3" in cores
+    assert "2" in gpus
 
 
 def test_localities_that_are_inside_each_other_either_way_have_no_order():

@@ -1,5 +1,6 @@
 """What is prepared in steps is the choice that would have been made at once."""
 
+import itertools
 import random
 
 import pytest
@@ -121,3 +122,25 @@ def test_what_a_job_takes_of_hundreds_of_states_is_chosen_before_it_is_placed(sh
     found = pool.choice(asked)
     with Lines(most=20 * ranks):
         assert granted(found)
+
+
+def test_nodes_that_only_seemed_equal_are_looked_at_in_small_steps():
+    """A slot is local on rank 0 alone, whose switch has idle nodes: the others are tried first."""
+    ranks, sockets = 200, 4
+    topo = {"socket": [{"cores": f"{8 * i}-{8 * i + 7}"} for i in range(sockets)]}
+    switches = {"switch": [{"ranks": f"{r}-{r + 9}"} for r in range(0, ranks, 10)]}
+    pool = Pool(nodes(f"0-{ranks - 1}", "0-31", topo=topo, fabric=switches))
+    pairs = itertools.product(itertools.combinations(range(8), 2), repeat=2)
+    free = [{0, 1, 2, 3, 4, 5, 6, 7}] + [
+        {*one, *(8 + i for i in two), 16, 17, 24, 25} for one, two in itertools.islice(pairs, ranks)
+    ]
+    for rank in (0, *range(10, ranks)):
+        taken = sum(1 << core for core in range(32) if core not in free[rank])
+        pool.occupy(-1 - rank, ((1 << rank, taken, 0),))
+    asked = request_of(pool, "slot/core=4", {})
+    steps, more = pool.situation.prepare(asked), True
+    while more:
+        with Lines(most=100 * ranks):
+            more = next(steps, None) is not None
+    with Lines(most=100 * ranks):
+        assert pool.choice(asked).selection.ranks == 1

@@ -30,7 +30,7 @@ def ask(slot: Need, most: int, locality: str) -> need.Ask:
     asked = need.Part(part.name, part.count, part.whole, inner, part.a_core)
     each = need.Need(slot.cores, slot.gpus, parts=(asked,), with_core=slot.a_core)
     group = need.Part(need.SLOT, Count(1, most), False, each)
-    return need.ask_of(group, True, False, locality)
+    return need.Ask(group, True, False, locality)
 
 
 def fragmented(rng: random.Random, chance: float) -> NodeState:

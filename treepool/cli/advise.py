@@ -37,7 +37,8 @@ import attrs
 from treepool.cli import cluster, files, instance, tracefile
 from treepool.cli.screen import DONE, USAGE, Stop, complain, draw, out, out_json, shortened
 from treepool.errors import InvalidInput, InvalidOption
-from treepool.placement.choose.pastmix import finished, past_mix, shape_of
+from treepool.placement.choose.pastmix import past_mix, shape_of
+from treepool.placement.effort import finished
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.mix import MAX_KINDS, Kind, read_kind

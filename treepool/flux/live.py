@@ -20,7 +20,7 @@ from treepool.flux.libflux import Broker
 from treepool.flux.pastjobs import PastJobs, past_jobs
 from treepool.flux.standing import running_of
 from treepool.placement.allocation import Allocation
-from treepool.placement.choose.pastmix import finished
+from treepool.placement.effort import finished
 from treepool.placement.held import HELD_BACK, held_in, held_on
 from treepool.placement.nodes.kept import kept_in
 from treepool.placement.nodes.parts import on_hosts, ranks_in, short_form

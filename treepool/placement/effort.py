@@ -9,7 +9,7 @@ answer depends on what was asked before. ``remembered`` keeps the answers.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Generator, Optional, TypeVar
 
 import attrs
 
@@ -67,6 +67,11 @@ class Effort:
         self.tried += part.tried
         self.gave_up |= part.gave_up
 
+    @property
+    def spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.tried >= self.limit
+
     def count(self, units: int = 1) -> None:
         """Count *units* more; raises GaveUp once the limit is exceeded."""
         self.tried += units
@@ -76,7 +81,7 @@ class Effort:
 
     def allows(self, units: int = PER_ATTEMPT) -> bool:
         """Count *units* for what is done next, if there is something left; else note the end."""
-        if self.tried >= self.limit:
+        if self.spent:
             self.gave_up = True
             return False
         self.tried += units
@@ -102,6 +107,16 @@ def remembered(memo: dict[K, V], most: int, key: K, compute: Callable[[], V]) ->
         return found
 
 
+def finished(work: Generator[Any, None, V]) -> V:
+    """What *work* returns, at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as e:
+            found: V = e.value
+            return found
+
+
 def metered(
     memo: dict[Any, Any],
     most: int,
@@ -111,7 +126,8 @@ def metered(
 ) -> V:
     """What *compute* found with an effort of its own, remembered in *memo* with what it took.
 
-    *effort* counts that once. Raises GaveUp if the search for it did.
+    *effort* counts that once; whoever goes on counting finds out if it is spent. Raises GaveUp if
+    the search for the answer did.
     """
 
     def found() -> tuple[Optional[V], int]:
@@ -125,7 +141,7 @@ def metered(
     answer, units = remembered(memo, most, key, found)
     if effort is not None and units and key not in effort.counted:
         effort.counted.add(key)
-        effort.count(units)
+        effort.tried += units
     if answer is None:
         raise GaveUp
     return answer

@@ -203,18 +203,6 @@ class Candidates:
                 equals[state, segment] = ranks
         yield from _deferred_last(equals, deferred)
 
-    def too_few(self, wanted: int) -> bool:
-        """True if all states that may serve the ask have fewer than *wanted* ranks together.
-
-        The ranks are counted only if there are fewer states than *wanted*: otherwise counting could
-        cost more than it saves.
-        """
-        buckets = self.index.buckets
-        if wanted <= len(self._live):
-            return False
-        counts = (idset.size(buckets[s] & self.within) for s in self._live if s in buckets)
-        return sum(counts) < wanted
-
     def equal(self, top: Entry) -> set[NodeState]:
         """The states that may stand as high in the order as *top*, which is the best."""
         states, heap, places = set(), self._heap, [0]

@@ -134,6 +134,8 @@ class Situation:
                 yield from new.build()
                 self._keep(key, new)
             yield from self.candidates(request, Effort()).prepare(most)
+            if fabric is not None and locality != "none" and most == 1:
+                yield from Domains(request, self, Effort(), fabric).steps_on_one(ROOT, 1)
         if request.above or not anywhere:  # what each domain can host depends on all its nodes
             yield from self._assess(request)
             assert fabric is not None

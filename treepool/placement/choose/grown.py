@@ -74,7 +74,8 @@ def _settled(request: Request, values: Sequence[int], locality: str) -> Request:
     group = ask.group
     for growing, value in zip(request.growing, values):
         group = with_count(group, growing, value)
-    return attrs.evolve(request, ask=ask.but(group=group, locality=locality), growing=())
+    ask = attrs.evolve(ask, group=group, locality=locality)
+    return attrs.evolve(request, ask=ask, growing=())
 
 
 def _values(growing: Growing, request: Request, inventory: Inventory) -> list[int]:

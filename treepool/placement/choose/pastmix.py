@@ -7,7 +7,7 @@ need a search, are left out: the mix is looked at for each node, and jobs may co
 
 from __future__ import annotations
 
-from typing import Any, Generator, Mapping, Optional, Sequence, TypeVar
+from typing import Any, Generator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -25,8 +25,6 @@ from treepool.rfc.shapetoken import DEFAULT_LABEL
 
 #: Most shapes of a mix of past jobs, and the longest, in characters.
 MAX_SHAPES, MAX_LENGTH = 32, 1000
-
-V = TypeVar("V")
 
 
 @attrs.frozen
@@ -94,16 +92,6 @@ def past_mix(counts: Mapping[str, int], inventory: Inventory) -> Generator[None,
         mix_of(kinds, above).wants_on(node_type)
         yield
     return PastMix(kinds, share, len(ranked))
-
-
-def finished(work: Generator[Any, None, V]) -> V:
-    """What *work* returns, at once."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as e:
-            found: V = e.value
-            return found
 
 
 def _clear_ask(shape: str, inventory: Inventory) -> Optional[Ask]:

@@ -117,12 +117,11 @@ def _distinct(least: int, most: Optional[int], candidates: Candidates) -> tuple[
     """Distinct nodes in order, and how many, up to *most*; none if there are fewer than *least*."""
     chosen: list[Equals] = []
     found = 0
-    if not candidates.too_few(least):
-        for equals in candidates.in_order():
-            chosen.append(equals)
-            found += sum(map(idset.size, equals.values()))
-            if most is not None and found >= most:
-                return chosen, most
+    for equals in candidates.in_order():
+        chosen.append(equals)
+        found += sum(map(idset.size, equals.values()))
+        if most is not None and found >= most:
+            return chosen, most
     return chosen, found
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from itertools import dropwhile, groupby
-from typing import TYPE_CHECKING, Any, Collection, Iterable, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Collection, Generator, Iterable, Iterator, Optional
 
 import attrs
 
@@ -21,12 +21,12 @@ from treepool.placement.choose.candidates import Candidates
 from treepool.placement.choose.rooms import RequestRooms, Value
 from treepool.placement.choose.selection import Grant, Selection, select
 from treepool.placement.choose.spread import Given, Spread
-from treepool.placement.effort import PER_ATTEMPT, Effort
+from treepool.placement.effort import PER_ATTEMPT, Effort, finished
 from treepool.placement.nodes.census import Census
 from treepool.placement.nodes.fabric_tree import ROOT, Fabric
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.on_node.fit import NOTHING, assess, possible
+from treepool.placement.on_node.fit import NOTHING, assess, possible, work_of
 from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
@@ -101,24 +101,31 @@ class Domains:
     def on_one(self, domain: int, units: int) -> Optional[Selection]:
         """*units* on the first node of *domain* in order; of equal nodes on that in the domain with
         the fewest idle nodes. The first node must have room for them in its first segment."""
-        candidates = self.candidates_in(domain)
+        return finished(self.steps_on_one(domain, units))
+
+    def steps_on_one(self, domain: int, units: int) -> Generator[int, None, Optional[Selection]]:
+        """``on_one`` in steps; yields the work of each."""
+        ask, candidates = self.request.ask, self.candidates_in(domain)
         candidates.refresh()
         top, index = candidates.best(), self.situation.index
         if top is None:
             return None
         state, rank = top.state, top.rank
         equal = set() if self.situation.policy.by_rank else candidates.equal(top)
-        if len(equal) > 1 or (equal and index.buckets[state] != 1 << rank):
-            while True:
-                among = idset.union(index.buckets.get(state, 0) for state in equal)
-                rank = self.census.first(among & self.within, domain)
-                there = index.state_of[rank]
-                assert there is not None
-                if there is state or candidates.stands(there, top.order, units):
-                    state = there
-                    break
-                equal = equal - {there}
-        gives = assess(state, self.request.ask)
+        among = self.within & idset.union(index.buckets.get(state, 0) for state in equal)
+        while among & ~(1 << rank):
+            rank = self.census.first(among, domain)
+            there = index.state_of[rank]
+            assert there is not None
+            known = ask in there.fits
+            stands = there is state or candidates.stands(there, top.order, units)
+            if not known:
+                yield work_of(there, ask)
+            if stands:
+                state = there
+                break
+            among &= ~index.buckets[there]
+        gives = assess(state, ask)
         return Selection((Grant(state, 1 << rank, gives, units),), gives.nslots(units - 1))
 
     def by_trial(self, domain: int, plain: Selection) -> Selection:

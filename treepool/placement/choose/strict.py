@@ -33,7 +33,7 @@ def strict(request: Request, idle: Situation) -> Request:
     That pool can serve it, or it cannot serve *request* either.
     """
     ask, last = request.ask, relaxed(request)
-    local = attrs.evolve(last, ask=ask.but(locality="required"))
+    local = attrs.evolve(last, ask=attrs.evolve(ask, locality="required"))
     selection = idle.choice(local).selection
     if selection is None:  # the slots of the job cannot all be local
         local, selection = last, idle.choice(last).selection

@@ -45,8 +45,12 @@ Beside = Callable[[int], int]
 #: Most sets that are compared: those of five of twelve.
 _MOST_SETS = 800
 
-#: Most links that are added up if there are too many sets; 4 sets of 32 of 128 GPUs need as many.
-_MOST_STEPS = 16_384
+#: Most links that are added up to compare sets, those of 800 sets of eight; and most that are
+#: looked at to find some if there are too many sets: three sets of 32 of 64 GPUs.
+_MOST_LINKS, _MOST_STEPS = 24_576, 6_144
+
+#: How many links are added up at the effort of one choice, and how many are looked at.
+_ADDED, _LOOKED_AT = 128, 32
 
 
 def best_set(
@@ -56,13 +60,14 @@ def best_set(
     demand: Demand = ANY,
     host: Optional[Domain] = None,
     beside: Beside = lambda gpus: 0,
+    effort: Optional[Effort] = None,
 ) -> Optional[int]:
     """The best set of *number* of the GPUs *free* (bitmasks); None if no set meets *demand*.
 
     *host* is the domain that they are taken from, and *beside* returns the cores that a slot with
     some GPUs takes there. Without a *host*, domains do not count. The table remembers all that
-    does not depend on cores. Raises GaveUp if it takes too long to find any set that meets
-    *demand*.
+    does not depend on cores; *effort* counts that once. Raises GaveUp if it takes too long to find
+    any set that meets *demand*.
     """
     free &= table.gpus
     #: The sets with equal links in order, as if they took no cores.
@@ -71,6 +76,7 @@ def best_set(
         MAX_MEMO,
         (host, free, number, demand),
         lambda spent: _ranked(table, free, number, demand, host, spent),
+        effort,
     )
     best: Any = None
     for touched, rank, chosen in ranked:  # a set never gets a better place by its cores
@@ -86,12 +92,18 @@ def indifferent(table: LinkTable, free: int, demand: Demand = ANY) -> bool:
 
     The order of the tree then decides. If any two of these GPUs meet *demand*, all pairs do.
     """
-    return remembered(
-        table.uniform,
-        MAX_MEMO,
-        (free, demand),
-        lambda: len({*_alike(table, _graph(table, demand), free, None).values()}) < 2,
-    )
+    free &= table.gpus
+    paths: set[int] = set()
+    links: set[tuple[float, bool]] = set()
+    for gpu in idset.iterate(free):
+        place = table.place[gpu]
+        paths.add(table.paths[place])
+        for (gbps, type), partners in table.partners[place].items():
+            if partners & free:
+                links.add((gbps, demand.met_by(gbps, type)))
+        if len(paths) > 1 or len(links) > 1:
+            return False
+    return True
 
 
 #: The domains inside a host, by the number of levels inside them: the lowest level first.
@@ -147,19 +159,17 @@ def _best(
 
     Of GPUs that are interchangeable, only those with the lowest ids are in them.
     """
-    graph = _graph(table, demand)
-    for gbps in reversed(table.gbps_in(free)) if number > 1 else ():
-        faster = _graph(table, attrs.evolve(demand, gbps=max(gbps, demand.gbps)))
-        if _some(faster, free, number, effort):
-            graph = faster
-            break
-    alike = _alike(table, graph, free, host)
-    sets = _some(graph, free, number, effort, _MOST_SETS, alike)
-    if sets is None or len(sets) == _MOST_SETS:
-        starts = [gpu for gpu in alike if idset.lowest(alike[gpu]) == gpu]
-        starts = starts[: max(1, _MOST_STEPS // (len(alike) * number))]
+    graph, known = _fastest(table, free, number, demand, effort)
+    alike = remembered(table.alike, MAX_MEMO, host, lambda: _alike(table, host))
+    size, pairs = idset.size(free), max(1, number * (number - 1) // 2)
+    most = min(_MOST_SETS, _MOST_LINKS // pairs)
+    sets = _some(graph, free, number, effort, most, alike)
+    if sets is None or len(sets) == most:
+        starts = [gpu for gpu in idset.iterate(free) if idset.lowest(alike[gpu] & free) == gpu]
+        starts = starts[: max(1, _MOST_STEPS // (size * number))]
+        effort.tried += len(starts) * number * size // _LOOKED_AT
         sets = [found for start in starts for found in _grown(table, graph, free, start, number)]
-    sets = sets or list(islice(joined_sets(graph, free, number, effort), 1))
+    sets = sets or known or list(islice(joined_sets(graph, free, number, effort), 1))
     if not sets:
         return []
 
@@ -168,10 +178,32 @@ def _best(
         return min(links, default=0), sum(links)
 
     valued = [(worth(chosen), chosen) for chosen in sets]
-    most, _ = max(valued)
-    best = [chosen for value, chosen in valued if value == most]
-    judged = max(1, 2 * _MOST_STEPS // (len(alike) ** 2 or 1))  # each by what it leaves
-    return best[:judged]
+    highest, _ = max(valued)
+    best = [chosen for value, chosen in valued if value == highest]
+    best = best[: max(1, _MOST_LINKS // (size**2 or 1))]  # each is judged by what it leaves
+    effort.tried += (len(sets) * pairs + len(best) * size**2 // 2) // _ADDED
+    return best
+
+
+def _fastest(
+    table: LinkTable, free: int, number: int, demand: Demand, effort: Effort
+) -> tuple[Graph, list[int]]:
+    """The fastest links that join some set, in addition to *demand*, and such a set if one was
+    looked for: criterion 1. If there is not enough *effort*, faster links may do."""
+    graph: Graph = _graph(table, demand)
+    known: list[int] = []
+    speeds = table.speeds if number > 1 else ()
+    first, last = 0, len(speeds)  # speeds[:first] do
+    kinds = sum(map(len, table.partners))
+    while first < last and effort.allows(kinds // _LOOKED_AT):
+        middle = (first + last) // 2
+        faster = _graph(table, attrs.evolve(demand, gbps=max(speeds[middle], demand.gbps)))
+        found = _some(faster, free, number, effort)
+        if found:
+            graph, known, first = faster, found, middle + 1
+        else:
+            last = middle
+    return graph, known
 
 
 def _some(
@@ -217,28 +249,28 @@ def _graph(table: LinkTable, demand: Demand) -> Graph:
     return graph
 
 
-def _alike(table: LinkTable, graph: Graph, free: int, host: Optional[Domain]) -> dict[int, int]:
-    """For each of the GPUs *free*, those that are interchangeable with it (a bitmask)."""
-    gpus = list(idset.iterate(free & table.gpus))
-    rows = {gpu: table.links[table.place[gpu]] for gpu in gpus}
-    marks = {gpu: (table.paths[table.place[gpu]], id(_home(host, gpu))) for gpu in gpus}
+def _alike(table: LinkTable, host: Optional[Domain]) -> dict[int, int]:
+    """For each GPU of *host*, those that are interchangeable with it (a bitmask): their links to
+    all others there and their paths to a NIC are equal, and no domain there has only one."""
+    gpus = table.gpus if host is None else table.gpus & host.gpus
+    links = {
+        gpu: {link: some & gpus for link, some in partners.items() if some & gpus}
+        for gpu, partners in zip(table.ids, table.partners)
+        if gpus >> gpu & 1
+    }
+    marks = {gpu: (table.paths[table.place[gpu]], id(_home(host, gpu))) for gpu in links}
 
     def twins(v: int, w: int) -> bool:
-        if marks[v] != marks[w]:
+        if marks[v] != marks[w] or links[v].keys() != links[w].keys():
             return False
-        others = free & ~(1 << v | 1 << w)
-        if (graph.neighbours(v) ^ graph.neighbours(w)) & others:
-            return False
-        return all(
-            rows[v][table.place[u]] == rows[w][table.place[u]] for u in gpus if u not in (v, w)
-        )
+        others = ~(1 << v | 1 << w)
+        return all(not (links[v][link] ^ links[w][link]) & others for link in links[v])
 
-    alike: dict[int, int] = {}
-    for v in gpus:
-        if v not in alike:
-            some = [w for w in gpus if w == v or (w not in alike and twins(v, w))]
-            alike.update(dict.fromkeys(some, idset.from_ids(some)))
-    return alike
+    classes: dict[int, int] = {}
+    for v in links:
+        first = next((w for w in classes if twins(v, w)), v)
+        classes[first] = classes.get(first, 0) | 1 << v
+    return {gpu: some for some in classes.values() for gpu in idset.iterate(some)}
 
 
 def _home(host: Optional[Domain], gpu: int) -> Optional[Domain]:

@@ -15,6 +15,7 @@ from treepool.placement.effort import Effort, metered, remembered
 from treepool.placement.nodes.link_table import LinkTable
 from treepool.placement.request.need import Demand
 from treepool.rfc import idset
+from treepool.rfc.idset import union
 
 #: How many demands' graphs a table remembers, and how many answers a graph or a table.
 MAX_GRAPHS, MAX_MEMO = 64, 4096
@@ -27,6 +28,8 @@ class Graph:
     linked: tuple[int, ...]
     #: For each GPU, the GPUs that are interchangeable with it: they have the same neighbours.
     twins: tuple[int, ...] = attrs.field(init=False)
+    #: The GPUs in groups if any two of a group are linked, and no others; else None.
+    groups: Optional[frozenset[int]] = attrs.field(init=False)
     #: Answers of has_clique(), by (free GPUs, number).
     memo: dict[Any, Any] = attrs.field(factory=dict)
 
@@ -40,6 +43,11 @@ class Graph:
         return tuple(
             alike[linked] | alike[linked | 1 << gpu] for gpu, linked in enumerate(self.linked)
         )
+
+    @groups.default
+    def _groups(self) -> Optional[frozenset[int]]:
+        groups = frozenset(linked | 1 << gpu for gpu, linked in enumerate(self.linked))
+        return groups if sum(map(idset.size, groups)) == len(self.linked) else None
 
     def neighbours(self, gpu: int) -> int:
         """The GPUs that are linked to *gpu* as demanded."""
@@ -65,10 +73,8 @@ def graph_of(table: Optional[LinkTable], demand: Optional[Demand]) -> Optional[G
 
 def _graph(table: LinkTable, demand: Demand) -> Graph:
     linked = [0] * table.gpus.bit_length()
-    for i, gpu in enumerate(table.ids):
-        for j, other in enumerate(table.ids):
-            if i != j and demand.met_by(table.gbps[i][j], table.types[i][j]):
-                linked[gpu] |= 1 << other
+    for gpu, partners in zip(table.ids, table.partners):
+        linked[gpu] = union(gpus for link, gpus in partners.items() if demand.met_by(*link))
     return Graph(tuple(linked))
 
 
@@ -97,7 +103,7 @@ def joined_sets(
         return
     while idset.size(candidates) >= number:
         if number > 1:
-            effort.count(1 + idset.size(candidates) // 16)
+            effort.count(1 + idset.size(candidates) // 32)
         low = idset.lowest(candidates)
         twins = graph.twins[low] if low < len(graph.twins) else 0
         if alike is not None:
@@ -109,10 +115,21 @@ def joined_sets(
         candidates &= ~twins
 
 
-def has_clique(graph: Graph, free: int, number: int) -> bool:
+def lowest_joined(graph: Optional[Graph], among: int, number: int, effort: Effort) -> int:
+    """The first joined set of *number* of the GPUs *among*; none (0) if there is no such set.
+
+    *effort* counts the search, which has one of its own. Raises GaveUp if it takes too long.
+    """
+    own = Effort()
+    found = 0 if graph is None else next(joined_sets(graph, among, number, own), 0)
+    effort.tried += own.tried
+    return found
+
+
+def has_clique(graph: Graph, free: int, number: int, effort: Optional[Effort] = None) -> bool:
     """Whether the GPUs *free* contain a joined set of *number*; a single GPU is always joined.
 
-    Raises GaveUp if it takes too long to find out.
+    *effort* counts the search. Raises GaveUp if it takes too long to find out.
     """
     if number < 2:
         return idset.size(free) >= number
@@ -121,6 +138,7 @@ def has_clique(graph: Graph, free: int, number: int) -> bool:
         MAX_MEMO,
         (free, number),
         lambda spent: any(joined_sets(graph, free, number, spent)),
+        effort,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Optional
+from typing import Any, Mapping, Optional
 
 import attrs
 
@@ -28,10 +28,14 @@ class LinkTable:
     paths: tuple[int, ...]
     #: ``gbps`` in whole numbers of some unit: sums of them are exact, and so are comparisons.
     links: tuple[tuple[int, ...], ...] = attrs.field(init=False)
+    #: For each of ``ids``, the GPUs (bitmask) to which it has links of each bandwidth and type.
+    partners: tuple[Mapping[tuple[float, str], int], ...] = attrs.field(init=False)
+    #: The different bandwidths between two GPUs in GB/s, ascending.
+    speeds: tuple[float, ...] = attrs.field(init=False)
     #: Answers of gpus.best_set.best_set().
     memo: dict[Any, Any] = attrs.field(factory=dict)
-    #: Answers of gpus.best_set.indifferent().
-    uniform: dict[Any, bool] = attrs.field(factory=dict)
+    #: Answers of gpus.best_set: which GPUs are interchangeable, by host.
+    alike: dict[Any, Any] = attrs.field(factory=dict)
     #: Answers of gpus.graph.graph_of().
     graphs: dict[Any, Any] = attrs.field(factory=dict)
     #: The place of each GPU id in ``ids``.
@@ -42,6 +46,21 @@ class LinkTable:
         unit = max(Fraction(gbps).denominator for row in self.gbps for gbps in row)
         return tuple(tuple(int(Fraction(gbps) * unit) for gbps in row) for row in self.gbps)
 
+    @partners.default
+    def _partners(self) -> tuple[Mapping[tuple[float, str], int], ...]:
+        return tuple(
+            idset.gathered(
+                ((gbps, type), 1 << other)
+                for other, gbps, type in zip(self.ids, *rows)
+                if other != gpu
+            )
+            for gpu, *rows in zip(self.ids, self.gbps, self.types)
+        )
+
+    @speeds.default
+    def _speeds(self) -> tuple[float, ...]:
+        return tuple(sorted({gbps for having in self.partners for gbps, _ in having}))
+
     @place.default
     def _places(self) -> dict[int, int]:
         return {gpu: i for i, gpu in enumerate(self.ids)}
@@ -50,11 +69,6 @@ class LinkTable:
         """The ``links`` of all pairs of *gpus*."""
         places = [self.place[gpu] for gpu in idset.iterate(gpus)]
         return [self.links[i][j] for n, i in enumerate(places) for j in places[:n]]
-
-    def gbps_in(self, gpus: int) -> list[float]:
-        """The different bandwidths between two of *gpus* in GB/s, ascending."""
-        places = [self.place[gpu] for gpu in idset.iterate(gpus)]
-        return sorted({self.gbps[i][j] for n, i in enumerate(places) for j in places[:n]})
 
 
 def compile_links(links: Links, gpus: int) -> Optional[LinkTable]:

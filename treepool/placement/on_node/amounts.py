@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Iterable, Optional, Sequence
 
+from treepool.placement.effort import Effort
 from treepool.placement.gpus.best_set import ANY, best_set, indifferent
+from treepool.placement.gpus.graph import graph_of, lowest_joined
 from treepool.placement.nodes.link_table import LinkTable
 from treepool.placement.nodes.tree import Domain, lowest_id
 from treepool.placement.on_node.cover import nearest
@@ -31,26 +33,31 @@ def amount_ids(
     want: Amount,
     cores: int,
     gpus: int,
-    links: Optional[LinkTable] = None,
-    demand: Optional[Demand] = None,
+    links: Optional[LinkTable],
+    demand: Optional[Demand],
+    effort: Effort,
 ) -> tuple[int, int]:
     """The cores and GPUs of *domain* that make up *want*; *domain* must have *want* free.
 
     The GPUs are chosen first. With *links*, they are the best set that meets *demand*; such a set
     must exist. If the links do not distinguish the GPUs, they come from as few child domains as
-    GPUs and cores together need. The cores are then chosen near the GPUs.
+    GPUs and cores together need. The cores are then chosen near the GPUs. Once *effort* is spent,
+    sets are not compared.
     """
     linked = links is not None and want[0] > 0
     if not linked and not domain.children:
         return lowest_ids(domain, want, cores, gpus)
     free = domain.gpus & gpus
-    demand = ANY if demand is None else demand
 
     def cores_beside(taken: int) -> int:
         return cores_near(domain, taken, want[1], cores, gpus)
 
-    if linked and links is not None and not indifferent(links, free, demand):
-        taken = best_set(links, free, want[0], demand, domain, cores_beside) or 0
+    if links is None or not linked or indifferent(links, free, demand or ANY):
+        taken = _best_gpus(domain, want, cores, gpus)
+    elif not effort.spent:
+        taken = best_set(links, free, want[0], demand or ANY, domain, cores_beside, effort) or 0
+    elif demand is not None:
+        taken = lowest_joined(graph_of(links, demand), free, want[0], effort)
     else:
         taken = _best_gpus(domain, want, cores, gpus)
     return cores_beside(taken), taken

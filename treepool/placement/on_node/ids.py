@@ -13,7 +13,13 @@ from typing import Iterator, Optional, Sequence
 import attrs
 
 from treepool.placement.effort import Effort
-from treepool.placement.gpus.graph import graph_of, has_clique, is_clique, joined_sets
+from treepool.placement.gpus.graph import (
+    graph_of,
+    has_clique,
+    is_clique,
+    joined_sets,
+    lowest_joined,
+)
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.amounts import amount_ids, lowest_ids
 from treepool.placement.on_node.ledger import Ledger, Take
@@ -45,13 +51,14 @@ def ids_of(
     cores: int,
     gpus: int,
     plain: bool,
-    effort: Optional[Effort] = None,
+    effort: Effort,
 ) -> Optional[Ids]:
     """The cores and GPUs of *takes* out of the free *cores* and *gpus*.
 
     With *plain*, these are the lowest ids: the tree and links that are not demanded do not matter.
     None if the takes cannot all have the GPUs that are demanded. *effort* counts the search for
-    these; GaveUp is raised once it is spent.
+    these, and what it takes to compare GPUs; GaveUp is raised once it is spent, but only if GPUs
+    are demanded.
 
     Takes with ``fair_share`` get theirs one after another. If that leaves some without a core, all
     get one first.
@@ -100,12 +107,14 @@ class _Giver:
         node_type: NodeType,
         free: Ids,
         plain: bool,
-        effort: Optional[Effort],
+        effort: Effort,
     ) -> None:
         self.node_type = node_type
         self.free = free
         self.plain = plain
-        self.effort = effort or Effort()
+        self.effort = effort
+        #: The effort to choose the ids of a take.
+        self.each = 1 + idset.size(node_type.root.gpus) // 64
         self.takes = [take for take in takes if not take.whole]
         if len(self.takes) > 1:
             self.takes.sort(key=lambda take: -len(node_type.around[take.scope]))
@@ -162,6 +171,8 @@ class _Giver:
             has |= union(one.gpus for one in given if one.take.slot == take.slot)
             for gpu in idset.iterate(has):
                 usable &= graph.neighbours(gpu)
+        if take.need.has_gpu_demand:
+            self.effort.tried += self.each  # whoever searches finds out if that was too much
         best = self._best(take, free, usable)
         if best is None:
             return
@@ -169,6 +180,7 @@ class _Giver:
         if graph is not None and len(self.takes) > 1:
             among = usable & take.scope.gpus
             for some in joined_sets(graph, among, need.gpus, self.effort, self.alike):
+                self.effort.count(self.each)
                 other = None if some == best.gpus else self._best(take, free, some)
                 if other is not None:
                     yield other
@@ -197,7 +209,7 @@ class _Giver:
         scope, need, node_type = take.scope, take.need, self.node_type
         if self.plain:
             return [scope] if has_free(scope, need, free[0], usable) else []
-        levels = amount_levels(node_type, need, scope)
+        levels = amount_levels(node_type, need, scope, self.effort)
         graph = graph_of(node_type.links, need.demand)
         hosts: list[Domain] = []
         able = [scope]
@@ -205,7 +217,9 @@ class _Giver:
             level = levels.get(domain)
             if level is None or not has_free(domain, need, free[0], usable):
                 continue
-            if graph is not None and not has_clique(graph, domain.gpus & usable, need.gpus):
+            if graph is not None and not has_clique(
+                graph, domain.gpus & usable, need.gpus, self.effort
+            ):
                 continue
             able += domain.children
             if hosts and level < levels[hosts[0]]:
@@ -228,11 +242,12 @@ class _Giver:
     ) -> Optional[_Given]:
         """*ncores* of *host* and the GPUs that *take* needs; None if it cannot have these."""
         need, links = take.need, self.node_type.links
-        want = need.gpus, ncores
+        want, effort = (need.gpus, ncores), self.effort
         if not self.plain:
-            return _Given(take, host, *amount_ids(host, want, cores, gpus, links, need.demand))
+            ids = amount_ids(host, want, cores, gpus, links, need.demand, effort)
+            return _Given(take, host, *ids)
         if self.graph is not None and need.gpus:
-            gpus = next(joined_sets(self.graph, host.gpus & gpus, need.gpus, self.effort), 0)
+            gpus = lowest_joined(self.graph, host.gpus & gpus, need.gpus, self.effort)
         ids = lowest_ids(host, want, cores, gpus)
         return _Given(take, host, *ids) if idset.size(ids[1]) == need.gpus else None
 

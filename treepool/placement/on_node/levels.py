@@ -11,7 +11,7 @@ from typing import Callable, Container, Iterator, Optional, Sequence
 
 import attrs
 
-from treepool.placement.effort import remembered
+from treepool.placement.effort import Effort, metered
 from treepool.placement.gpus.graph import graph_of, has_clique
 from treepool.placement.nodes.compile import TIERS
 from treepool.placement.nodes.tree import Domain, NodeType
@@ -55,33 +55,38 @@ def levels_of(root: Domain, hosts: Callable[[Domain], bool]) -> dict[Domain, int
 
 
 def amount_levels(
-    node_type: NodeType, need: Need, scope: Optional[Domain] = None
+    node_type: NodeType,
+    need: Need,
+    scope: Optional[Domain] = None,
+    effort: Optional[Effort] = None,
 ) -> dict[Domain, int]:
     """The levels of the domains that could host *need*'s amount when it is asked of *scope*.
 
     Without a scope, the amount is asked of the node. All the domains are in the scope's realm: an
-    amount that is asked outside a MIG domain does not go into it.
+    amount that is asked outside a MIG domain does not go into it. *effort* counts the search for
+    joined GPUs. Raises GaveUp if it takes too long.
     """
     realm = node_type.root if scope is None else node_type.realm[scope]
 
-    def compute() -> dict[Domain, int]:
+    def compute(spent: Effort) -> dict[Domain, int]:
         usable, graph = usable_gpus(node_type, realm, need), graph_of(node_type.links, need.demand)
 
         def hosts(domain: Domain) -> bool:
+            spent.count(0)
             gpus = domain.gpus & usable
             return (
                 node_type.realm[domain] is realm
                 and domain.ncores >= need.cores
                 and idset.size(gpus) >= need.gpus
                 and memory_for(domain, need) >= need.memory
-                and (graph is None or has_clique(graph, gpus, need.gpus))
+                and (graph is None or has_clique(graph, gpus, need.gpus, spent))
             )
 
         return levels_of(realm, hosts)
 
     memory = need.memory, need.allow_cxl, need.gpu_memory
     key = realm, need.cores, need.gpus, memory, need.demand
-    return remembered(node_type.levels, MAX_MEMO, key, compute)
+    return metered(node_type.levels, MAX_MEMO, key, compute, effort)
 
 
 def split_types(types: Sequence[NodeType], need: Need) -> frozenset[NodeType]:

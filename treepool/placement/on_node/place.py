@@ -18,7 +18,7 @@ Python's recursion limit does not apply.
 from __future__ import annotations
 
 from functools import partial
-from typing import Callable, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Callable, Collection, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
@@ -34,8 +34,10 @@ from treepool.placement.on_node.levels import (
     asked_of,
     has_capacity,
     levels_of,
+    usable_gpus,
 )
 from treepool.placement.request.need import SLOT, Need, Part, decided, least
+from treepool.rfc import idset
 
 #: How many domains can be listed or compared at the effort of one choice.
 _LOOKS = 8
@@ -69,6 +71,7 @@ class OnNode:
     def listed(self, scope: Domain, part: Part) -> list[Domain]:
         """The domains in *scope* that can now give *part*'s need once, in the order of the tree."""
         able, ledger = able_domains(self.node_type, part, self.effort), self.ledger
+        self.effort.count(0)
         self.looks += len(able)
         ncores, ngpus = least(part.need)
         return [
@@ -137,7 +140,7 @@ class OnNode:
         """The domains that may give *need*'s amount when it is asked of *scope*."""
         if not (self.local and scope.children):
             return [scope]
-        levels = amount_levels(self.node_type, need, scope)
+        levels = amount_levels(self.node_type, need, scope, self.effort)
         within = levels if scope is self.node_type.root else scope.walk()
         return [host for host in within if levels.get(host) == 0]
 
@@ -164,8 +167,7 @@ class OnNode:
             return 0
         if need.takes_amount:
             amount = asked_of(scope, need)
-            copies = [self.ledger.copies(host, amount) for host in self.hosts(scope, amount)]
-            most = min(most, sum(copies))
+            most = min(most, sum(self._amounts(host, amount) for host in self.hosts(scope, amount)))
         ncores, ngpus = least(need)
         for part in need.parts if most else ():
             groups = [self._times(group, part, most) for group in self.groups(scope, part)]
@@ -177,6 +179,19 @@ class OnNode:
             left = self.ledger.cores[scope], self.ledger.gpus_in(scope)
             most = min(most, how_often(ncores, ngpus, *left))
         return most
+
+    def _amounts(self, host: Domain, need: Need) -> int:
+        """How often *need*'s amount fits in *host*, at most."""
+        most, groups = self.ledger.copies(host, need), self.groups_of_gpus(need)
+        if groups is not None:
+            gpus = host.gpus & self.free[1] & usable_gpus(self.node_type, host, need)
+            most = min(most, sum(idset.size(gpus & group) // need.gpus for group in groups))
+        return most
+
+    def groups_of_gpus(self, need: Need) -> Optional[Collection[int]]:
+        """The groups of GPUs from one of which *need*'s GPUs must come; None if there are none."""
+        graph = graph_of(self.node_type.links, need.demand) if need.gpus > 1 else None
+        return None if graph is None else graph.groups
 
     def _times(self, group: Iterable[Domain], part: Part, most: int) -> dict[Domain, int]:
         """How often, up to *most*, each domain of *group* can give what *part* asks of one."""
@@ -192,6 +207,8 @@ class OnNode:
         """What *number* slots of *need* take in *scope* where numbers say that they fit."""
         amount = Take(scope, asked_of(scope, need), False)
         takes = [amount] * number if need.takes_amount else []
+        if need.demand is not None:  # only the GPUs of one slot must be joined
+            takes = [attrs.evolve(take, slot=slot) for slot, take in enumerate(takes)]
         for part in need.parts:
             left = number
             for group in self.groups(scope, part, ordered=True):
@@ -256,8 +273,9 @@ _Tasks = Optional[tuple[Callable[["_Tasks"], Iterator["_Tasks"]], "_Tasks"]]
 class Search:
     """A search for as many slots of *need* in *scope* as fit *here*, up to *most*.
 
-    ``takes`` is what those take that it found, ``number`` their number. ``here.effort`` counts the
-    choices, and what it takes to list and to compare domains for them.
+    ``takes`` is what those take that it found, ``number`` their number. If links or memory of GPUs
+    are demanded, ``ids`` are the ids that 1, 2, ... slots take. ``here.effort`` counts the choices,
+    and what it takes to list and to compare domains for them.
     """
 
     def __init__(self, here: OnNode, scope: Domain, need: Need, most: int) -> None:
@@ -268,6 +286,7 @@ class Search:
         self.need = need
         self.takes: list[Take] = []
         self.number = 0
+        self.ids: list[Ids] = []
         #: The same of the branch where the search is; its last slot may not be complete.
         self._takes: list[Take] = []
         self._slots = 0
@@ -291,10 +310,17 @@ class Search:
         """Begin a slot when the last is complete, if there may be more slots than were found."""
         scope, need, here = self.scope, self.need, self.here
         self._count(4)
-        if self._slots and not self._holds():
+        if self._slots and not self._has_core():
             return
+        found: list[Ids] = []
+        if self._slots and need.has_gpu_demand:
+            ids = ids_of(self._takes, here.node_type, *here.free, here.plain, self.effort)
+            if ids is None:
+                return
+            found.append(ids)
         if self._slots > self.number:
             self.number, self.takes = self._slots, self._takes.copy()
+            self.ids += found
         elif self._slots and self._slots + here.copies(scope, need, self.number) <= self.number:
             return
         self._slots += 1
@@ -306,16 +332,10 @@ class Search:
         self.effort.count(choices + self.here.looks // _LOOKS)
         self.here.looks %= _LOOKS
 
-    def _holds(self) -> bool:
-        """Whether the last slot has a core, and there are GPUs for all takes as demanded."""
-        if self.need.with_core and not any(
-            take.scope.ncores for take in self._takes if take.slot == self._slots
-        ):
-            return False
-        here = self.here
-        return not self.need.has_gpu_demand or (
-            ids_of(self._takes, here.node_type, *here.free, here.plain, self.effort) is not None
-        )
+    def _has_core(self) -> bool:
+        """Whether the last slot has a core."""
+        takes = (take for take in self._takes if take.slot == self._slots)
+        return not self.need.with_core or any(take.scope.ncores for take in takes)
 
     def _inside(self, scope: Domain, need: Need, rest: _Tasks) -> _Tasks:
         """The tasks that meet *need* in *scope*, before *rest*: whole domains first."""
@@ -384,6 +404,9 @@ class Search:
 class Slots:
     """The ``number`` slots of ``need`` that fit in ``scope``; ``takes`` is what a search found.
 
+    ``ids`` are the ids that 1, 2, ... of them take, if the search had to choose these. The
+    ``local`` slots are taken first, if that leaves enough for the others.
+
     ``node`` is a node type, its free cores and GPUs, and how slots are placed, as for OnNode.
     """
 
@@ -392,17 +415,39 @@ class Slots:
     need: Need
     number: int
     takes: Optional[Sequence[Take]] = None
+    ids: Sequence[Ids] = ()
+    local: Optional[Slots] = None
 
     def take(self, number: int) -> Ids:
         """What the first *number* slots take together."""
+        if self.local is not None and self.local.number:
+            if number <= self.local.number:
+                return self.local.take(number)
+            ids = self._take_after(self.local, number - self.local.number)
+            if ids is not None:
+                return ids
+        if self.ids:
+            return self.ids[number - 1]
+        effort = Effort()
         if self.takes is None:
-            takes = OnNode(*self.node, Effort()).plan(self.scope, self.need, number)
+            takes = OnNode(*self.node, effort).plan(self.scope, self.need, number)
         else:
             takes = [take for take in self.takes if take.slot <= number]
         node_type, cores, gpus, _, plain = self.node
-        ids = ids_of(takes, node_type, cores, gpus, plain)
+        ids = ids_of(takes, node_type, cores, gpus, plain, effort)
         assert ids is not None, "more slots were counted than there are"
         return ids
+
+    def _take_after(self, local: Slots, number: int) -> Optional[Ids]:
+        """What all *local* slots and *number* others take; None if there are fewer others then."""
+        node_type, cores, gpus, near, plain = self.node
+        first = local.take(local.number)
+        left = node_type, cores & ~first[0], gpus & ~first[1], near, plain
+        others = slots_in(left, self.scope, self.need, number, Effort())
+        if others.number < number:
+            return None
+        more = others.take(number)
+        return first[0] | more[0], first[1] | more[1]
 
 
 def slots_in(
@@ -417,16 +462,17 @@ def slots_in(
     Raises GaveUp if it is not known which domains of an idle node could give something.
     """
     node_type, cores, gpus, local, plain = node
+    if need.gpu_memory:
+        gpus &= node_type.gpus_with(need.gpu_memory)
+    here = OnNode(node_type, cores, gpus, local, plain, effort)
     beside = need.takes_amount and bool(need.parts)
-    if decided(need, local) and not (beside and node_type.root.mig):
-        if need.gpu_memory:
-            gpus &= node_type.gpus_with(need.gpu_memory)
-        here = OnNode(node_type, cores, gpus, local, plain, effort)
+    grouped = not need.parts and here.groups_of_gpus(need) is not None
+    if grouped or (decided(need, local) and not (beside and node_type.root.mig)):
         return Slots(node, scope, need, here.copies(scope, need, most))
     part = effort.part()
     search = Search(OnNode(*node, part), scope, need, most)
     effort.add(part)
-    return Slots(node, scope, need, search.number, search.takes)
+    return Slots(node, scope, need, search.number, search.takes, search.ids)
 
 
 def able_domains(

@@ -87,7 +87,7 @@ class Placer:
         local, total = self.slots_in(root, group)
         near, far = local.number, total.number - local.number
         runs = [run for run in (Run(near, 1, False), Run(far, 1, True)) if run.units]
-        return Units(runs, lambda number: (local if number <= near else total).take(number))
+        return Units(runs, total.take)
 
     def _domains(self, scope: Domain, part: Part) -> list[Given]:
         """What each domain of *part* in *scope* can give, the domains with the most slots first.
@@ -123,8 +123,7 @@ class Placer:
             if most is None:
                 return None
             fitting, remote = most, most > local.number
-            slots = total if remote else local
-            return Given(fitting, remote, lambda: slots.take(fitting))
+            return Given(fitting, remote, lambda: total.take(fitting))
         units = self._domains(domain, inner)
         number = inner.count.largest(len(units))
         if number is None:
@@ -145,7 +144,9 @@ class Placer:
         if self.locality != "preferred" or local.number == most:
             return local, local
         total = slots_in((*node, False, False), scope, part.need, most, self.effort)
-        return local, total if total.number > local.number else local
+        if total.number <= local.number:  # less only if a search gave up
+            return local, local
+        return local, attrs.evolve(total, local=local)
 
 
 def _all_of(given: Iterable[Given]) -> Ids:

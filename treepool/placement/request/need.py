@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional
+from typing import Iterator, Optional
 
 import attrs
 
-from treepool.placement.effort import remembered
 from treepool.rfc.count import Count
 from treepool.rfc.links import ANY_FAST, FAST
 
@@ -115,11 +114,10 @@ class Level:
 class Ask:
     """What a request wants of a single node; the key under which states remember their fit.
 
-    Equal asks are one object as a rule (see ``ask_of``), which is found sooner. A node hosts
-    ``group``: with ``fill`` up to its largest count, otherwise one of its valid counts. ``whole``
-    takes the entire node, which must be idle. A node with fewer free cores than ``min_cores`` or
-    fewer free GPUs than ``min_gpus`` cannot serve the ask. These two numbers alone rule out most
-    states.
+    A node hosts ``group``: with ``fill`` up to its largest count, otherwise one of its valid
+    counts. ``whole`` takes the entire node, which must be idle. A node with fewer free cores than
+    ``min_cores`` or fewer free GPUs than ``min_gpus`` cannot serve the ask. These two numbers alone
+    rule out most states.
 
     With ``counted``, some count on or above the slot is a range that each node, or domain, meets
     independently: nodes that can give more come first. With ``searched``, arithmetic does not
@@ -187,11 +185,6 @@ class Ask:
             return 0
         return MANY - nslots if self.fill else (MANY - units) * MANY + MANY - nslots
 
-    def but(self, **changes: Any) -> Ask:
-        """The one Ask with other values."""
-        names = ("group", "fill", "whole", "locality", "spare")
-        return ask_of(*(changes.get(name, getattr(self, name)) for name in names))
-
 
 def _down_to_slot(part: Part) -> Iterator[Part]:
     """*part* and the parts inside it, down to the slot."""
@@ -215,7 +208,7 @@ def decided(need: Need, local: bool) -> bool:
     must be local. See on_node/place.py.
     """
     if not need.parts:
-        return need.demand is None and not (need.fair_share and need.gpu_memory)
+        return need.demand is None
     if need.takes_amount:
         (part, *others), beside = need.parts, need.has_gpu_demand or local
         return not (others or beside or part.name == SLOT or part.whole or part.need.parts)
@@ -294,13 +287,3 @@ def least(need: Need) -> tuple[int, int]:
             ncores += part.count.minimum * inner_cores
             ngpus += part.count.minimum * inner_gpus
     return ncores, ngpus
-
-
-_asks: dict[tuple[Part, bool, bool, str, int], Ask] = {}
-_MAX_ASKS = 4096  # those dropped are equal to those made again, and their fits are found
-
-
-def ask_of(group: Part, fill: bool, whole: bool, locality: str, spare: int = 0) -> Ask:
-    """The one Ask with these values."""
-    key = (group, fill, whole, locality, spare)
-    return remembered(_asks, _MAX_ASKS, key, lambda: Ask(*key))

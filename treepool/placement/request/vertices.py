@@ -24,7 +24,6 @@ from treepool.placement.request.need import (
     Level,
     Need,
     Part,
-    ask_of,
     has_gpus,
 )
 from treepool.placement.request.slot import (
@@ -97,7 +96,7 @@ class Request:
         ask = self.ask
         if not self.growing or ask.locality != "required":
             return ask
-        return ask.but(locality="none")
+        return attrs.evolve(ask, locality="none")
 
     @property
     def least_asks(self) -> int:
@@ -140,7 +139,7 @@ def request_of(
     """
     request = _Reader(localities, above).request(jobspec, locality)
     if gpu_cores and not (request.ask.whole or has_gpus(request.ask.group)):
-        request = attrs.evolve(request, ask=request.ask.but(spare=gpu_cores))
+        request = attrs.evolve(request, ask=attrs.evolve(request.ask, spare=gpu_cores))
     return request
 
 
@@ -170,7 +169,7 @@ class _Reader:
             whole = is_whole(spanned) or any(level.whole for level in below)
             group = self.node_of_slot(spanned, whole, options)
             nodes = spanned.count
-        ask = ask_of(group, nodes is None, whole, options.locality)
+        ask = Ask(group, nodes is None, whole, options.locality)
         total = slot.count if spanned is not None else group.count if nodes is None else _ONE
         at_most = self.at_most(options, levels, below, ask, slot)
         if options.segments:

@@ -106,7 +106,7 @@ def _why(
             part = free_part(state, request.ask)
             for rank in idset.iterate(ranks):
                 types[rank] = part
-    asked, request = request, attrs.evolve(request, ask=request.ask.but(spare=0))
+    asked, request = request, attrs.evolve(request, ask=attrs.evolve(request.ask, spare=0))
     inventory = attrs.evolve(situation.inventory, types=types, states=StateTable())
     tried = [request]
     if request.same is not None and request.same.required:

@@ -122,7 +122,7 @@ def _types_for(request: Request, inventory: Inventory) -> dict[NodeType, int]:
 def _units_on(node_type: NodeType, ask: Ask) -> int:
     """How many units of *ask* an idle node of *node_type* hosts."""
     idle = NodeState(node_type, node_type.root.cores, node_type.root.gpus)
-    found = fit(idle, ask.but(spare=0))  # the type is without what is kept from the job
+    found = fit(idle, attrs.evolve(ask, spare=0))  # the type is without what is kept from the job
     return 0 if found is None else len(found.steps)
 
 
