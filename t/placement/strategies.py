@@ -6,7 +6,6 @@ it is JSON, as treepool gets it: an R, jobspecs, and steps that name both.
 
 from __future__ import annotations
 
-import copy
 import json
 from itertools import combinations
 from typing import Any, Optional, Sequence
@@ -948,97 +947,6 @@ def slots_in_sockets(draw: Draw) -> list[JSON]:
     if draw(some(True, False)):
         made = vertex("node", draw(some(1, 1, 2, {"min": 1})), [made])
     return [made]
-
-
-@st.composite
-def wild_resources(draw: Draw, names: Names) -> list[JSON]:
-    """A resource list that is covered by a form but for a change or two, or made at random."""
-    if draw(some(False, False, False, True)):
-        return draw(random_resources(names))
-    made = draw(resources(names, 2))
-    for _ in range(draw(some(1, 1, 0, 2))):
-        made = draw(changed(made, names))
-    return made
-
-
-@st.composite
-def changed(draw: Draw, made: list[JSON], names: Names) -> list[JSON]:
-    """*made* with one vertex changed."""
-    made = copy.deepcopy(made)
-    lists = [made]
-    for siblings in lists:
-        lists += [v["with"] for v in siblings if "with" in v]
-    siblings, place = draw(
-        st.sampled_from([(siblings, i) for siblings in lists for i in range(len(siblings))])
-    )
-    one = siblings[place]
-    kinds = ["node", *names, "node", *names, "slot", "core", "gpu", "memory", "storage", "rack"]
-    extra = vertex(draw(st.sampled_from(kinds)), 1, draw(some(None, [vertex("core", 1)])))
-    change = draw(some("key", "bare", "type", "beside", "twice", "above", "above", "below", "drop"))
-    if change == "key":
-        keys = some(
-            {"exclusive": True},
-            {"exclusive": False},
-            {"unit": "GB"},
-            {"unit": "kB"},
-            {"unit": "Gb"},
-            {"id": "0"},
-        )
-        one.update(draw(keys))
-    elif change == "bare":
-        one.pop("with", None)
-        one["exclusive"] = False
-    elif change == "type":
-        one["type"] = extra["type"]
-    elif change == "beside":
-        siblings.insert(draw(st.integers(0, len(siblings))), extra)
-    elif change == "twice":
-        siblings.append(copy.deepcopy(one))
-    elif change == "above":
-        siblings[place] = {**extra, "with": [one]}
-    elif change == "below":
-        one["with"] = [*one.get("with", []), extra]
-    elif "with" in one and draw(st.booleans()):
-        siblings[place : place + 1] = one["with"]
-    elif len(siblings) > 1:
-        del siblings[place]
-    else:
-        one.pop("with", None)
-    for siblings in lists:
-        for one in siblings:
-            if one["type"] == "slot" and not one.get("with"):  # RFC 14 forbids
-                one["with"] = [vertex("memory", 1)]
-    return without_labels(made)
-
-
-def without_labels(made: list[JSON]) -> list[JSON]:
-    """*made* without the slots' labels, which may not be there twice."""
-    found = []
-    for one in made:
-        kept = {key: value for key, value in one.items() if key not in ("label", "with")}
-        found.append({**kept, "with": without_labels(one["with"])} if "with" in one else kept)
-    return found
-
-
-@st.composite
-def random_resources(draw: Draw, names: Names, depth: int = 4) -> list[JSON]:
-    """A resource list of any form, most of them not covered."""
-    kinds = ["slot", "node", "core", "gpu", "memory", "rack", "socket", *names]
-
-    def siblings(left: int, has_slot: bool) -> list[JSON]:
-        found = []
-        for _ in range(draw(some(1, 1, 1, 2))):
-            kind = draw(some("slot", *kinds) if not has_slot else some("core", *kinds))
-            keys = draw(some({}, {}, {}, {}, {"exclusive": True}, {"exclusive": False}))
-            below = None
-            if left and (kind == "slot" or draw(some(False, True, False))):
-                below = siblings(left - 1, has_slot or kind == "slot")
-            if kind == "slot" and not below:
-                below = [vertex("core", 1)]
-            found.append(vertex(kind, draw(some(1, 2, {"min": 1})), below, **keys))
-        return found
-
-    return without_labels(siblings(depth - 1, False))
 
 
 @st.composite
