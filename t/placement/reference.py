@@ -122,9 +122,6 @@ class Domain:
         far: Optional[Far] = None,
     ) -> None:
         listed = listed_in(topo)
-        #: Where the memory that it is or is in has its place in the matrix of *far*.
-        self.memory_place: list[int] = far.place(topo) if far else []
-        self.memory_place = self.memory_place or (around.memory_place if around else [])
         self.links = links
         self.top: Domain = around.top if around else self
         self.realm: Domain = around.realm if around and not name.startswith("mig-") else self
@@ -146,9 +143,10 @@ class Domain:
         self.far = far
         #: Of a node: the jobs that are expected there, as text.
         self.mix = ""
-        inside = [place for child in nested for place in child.places]
-        #: ... or the places of the memory in it.
-        self.places = self.memory_place or inside
+        #: Where the memory that it is, or that is in it, has its places in the matrix of *far*.
+        self.places: list[int] = (far.place(topo) if far else []) or [
+            place for child in nested for place in child.places
+        ]
         self.own = self.ids
         for child in self.children:
             self.own -= child.ids
