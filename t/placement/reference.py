@@ -13,7 +13,6 @@ Where doc/design.md is open, the docstrings say what was decided.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import re
@@ -1528,14 +1527,6 @@ class ReferencePool:
         self.up = set(self.nodes)
         self.fabric = self.fabric_now()
         self.jobs: dict[int, Taken] = {}
-
-    def copy(self) -> ReferencePool:
-        new = copy.copy(self)
-        new.nodes = dict(self.nodes)
-        new.free_ids = dict(self.free_ids)
-        new.up = set(self.up)
-        new.jobs = {jobid: dict(taken) for jobid, taken in self.jobs.items()}
-        return new
 
     def fabric_now(self) -> Optional[Fabric]:
         """The tree above the nodes that are left."""
