@@ -18,8 +18,10 @@ from made import alloc, asked, nodes
 from placement import strategies as random
 from placement.duel import Duel
 from placement.test_against_reference import SETTINGS
+from treepool import parse_shape
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
+from treepool.view.explain import explain
 
 CLUSTER_A = Path(__file__).parents[2] / "testvectors/rfc49-cluster-a.json"
 
@@ -46,6 +48,13 @@ def test_explain_does_not_call_a_slot_over_two_domains_local(tmp_path):
     alloc(pool, 9, "slot=16/[core=15;gpu=1]")
     request = asked(pool, "slot/[core=15;gpu=1]")
     assert pool.fitness(pool.alloc(1, request), request).total < 1
+
+
+def test_a_node_on_which_the_slot_would_be_split_is_not_one_that_was_passed_over():
+    pool = Pool(nodes("0-1", topo={"numa": [{"cores": "0-3"}, {"cores": "4-7"}]}))
+    pool.occupy(1, [(0b01, 0b00110011, 0), (0b10, 0b00000001, 0)])
+    told = explain(pool, "slot/core=4", parse_shape("slot/core=4"))
+    assert ([one.nodes.ranks for one in told.taken], told.passed) == ([(1,)], ())
 
 
 def test_localities_that_are_inside_each_other_either_way_have_no_order():
