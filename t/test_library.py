@@ -156,6 +156,13 @@ def test_a_full_cluster_and_a_drained_one_have_other_reasons():
     assert why(one) == ("in-use", 2, 1)
 
 
+def test_the_reason_counts_whole_domains_and_not_the_free_cores():
+    pool = Pool(four())
+    pool.alloc(1, pool.request("node=4/slot/core=5"))
+    with pytest.raises(InsufficientResources, match=r"^0 of 1 slots free now$"):
+        pool.alloc(2, pool.request("slot/numa{x}"))
+
+
 def test_a_job_keeps_its_resources_until_it_is_freed():
     pool = Pool(four())
     pool.alloc(1, pool.request("slot/node{x}", duration=0.001))

@@ -20,7 +20,7 @@ def statuses(result):
 
 def test_without_arguments_all_packaged_vectors_pass(conformance):
     result = conformance()
-    assert result.status == 0
+    assert result.status == 0, result.out
     played = statuses(result)
     assert {status for status, _ in played} == {"ok"}
     assert result.out.splitlines()[-1] == f"{len(played)} of {len(played)}"

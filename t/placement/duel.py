@@ -146,13 +146,6 @@ class Duel:
             assert got.nslots == expected.nslots
         return self.take_note(jobid, got)
 
-    def alloc_unforeseen(self, spec: Any) -> Any:
-        """Allocate what the reference does not know how to serve; the R, or the type of error."""
-        jobid = self.next_job
-        self.next_job += 1
-        got = outcome(lambda: self.pool.alloc(jobid, self.pool.parse_resource_request(spec)))
-        return got if isinstance(got, type) else self.take_note(jobid, got)
-
     def take_note(self, jobid: int, got: Allocation) -> dict[str, Any]:
         """What job *jobid* got is taken in the reference as well; its R, which says no more."""
         self.allocated[jobid] = R = got.to_dict()

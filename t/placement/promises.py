@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+import made
 from generators import outcome
 from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InvalidJobspec
@@ -37,15 +38,10 @@ LAG = 10.0
 
 def pool_of(nodes, cores=8, gpus=0, topo=None, fabric=None, **properties):
     """A pool of equal nodes; properties are idsets by name, in which ``_`` stands for a colon."""
-    ranks = idset.encode_ids(range(nodes))
-    children = {"core": cores, "gpu": gpus}
-    children = {kind: idset.encode_ids(range(n)) for kind, n in children.items() if n}
-    execution = {
-        "R_lite": [{"rank": ranks, "children": children}],
-        "nodelist": [f"n[{ranks}]" if nodes > 1 else "n0"],
-        "properties": {name.replace("_", ":"): ids for name, ids in properties.items() if ids},
-    }
-    return Pool({"version": 1, "execution": execution, "scheduling": key_of(nodes, topo, fabric)})
+    numbers = (idset.encode_ids(range(number)) for number in (nodes, cores, gpus))
+    having = {name.replace("_", ":"): ids for name, ids in properties.items() if ids}
+    R = made.nodes(*numbers, properties=having)
+    return Pool({**R, "scheduling": key_of(nodes, topo, fabric)})
 
 
 def key_of(nodes, topo, fabric):

@@ -13,7 +13,6 @@ Where doc/design.md is open, the docstrings say what was decided.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import re
@@ -122,9 +121,6 @@ class Domain:
         far: Optional[Far] = None,
     ) -> None:
         listed = listed_in(topo)
-        #: Where the memory that it is or is in has its place in the matrix of *far*.
-        self.memory_place: list[int] = far.place(topo) if far else []
-        self.memory_place = self.memory_place or (around.memory_place if around else [])
         self.links = links
         self.top: Domain = around.top if around else self
         self.realm: Domain = around.realm if around and not name.startswith("mig-") else self
@@ -146,9 +142,10 @@ class Domain:
         self.far = far
         #: Of a node: the jobs that are expected there, as text.
         self.mix = ""
-        inside = [place for child in nested for place in child.places]
-        #: ... or the places of the memory in it.
-        self.places = self.memory_place or inside
+        #: Where the memory that it is, or that is in it, has its places in the matrix of *far*.
+        self.places: list[int] = (far.place(topo) if far else []) or [
+            place for child in nested for place in child.places
+        ]
         self.own = self.ids
         for child in self.children:
             self.own -= child.ids
@@ -1530,14 +1527,6 @@ class ReferencePool:
         self.up = set(self.nodes)
         self.fabric = self.fabric_now()
         self.jobs: dict[int, Taken] = {}
-
-    def copy(self) -> ReferencePool:
-        new = copy.copy(self)
-        new.nodes = dict(self.nodes)
-        new.free_ids = dict(self.free_ids)
-        new.up = set(self.up)
-        new.jobs = {jobid: dict(taken) for jobid, taken in self.jobs.items()}
-        return new
 
     def fabric_now(self) -> Optional[Fabric]:
         """The tree above the nodes that are left."""

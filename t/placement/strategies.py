@@ -6,7 +6,6 @@ it is JSON, as treepool gets it: an R, jobspecs, and steps that name both.
 
 from __future__ import annotations
 
-import copy
 import json
 from itertools import combinations
 from typing import Any, Optional, Sequence
@@ -304,26 +303,12 @@ def distant_nodes(draw: Draw) -> JSON:
     domains = [{"cores": idset_text(range(cores * i, cores * i + cores))} for i in range(number)]
     for gpu, i in enumerate(gpus):
         domains[i]["gpus"] = str(gpu)
-    children = {"core": idset_text(range(cores * number))}
-    if gpus:
-        children["gpu"] = idset_text(range(len(gpus)))
     topo: JSON = {"numa": domains}
     if draw(some(False, False, True)):
         topo = {"socket": [{"numa": domains[i : i + 2]} for i in range(0, number, 2)]}
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0", "children": children}],
-            "starttime": 0.0,
-            "expiration": 0.0,
-            "nodelist": ["n0"],
-        },
-        "scheduling": {
-            "writer": "TreePool",
-            "children": [{"ranks": "0", "topo": topo}],
-            "links": {digest(topo): {"distances": draw(distances("numa", number))}},
-        },
-    }
+    owned = {0: (list(range(cores * number)), list(range(len(gpus))))}
+    table = {"distances": draw(distances("numa", number))}
+    return R_of(owned, {0: topo}, links={digest(topo): table})
 
 
 @st.composite
@@ -346,16 +331,8 @@ def linked_nodes(draw: Draw) -> JSON:
     near = draw(subsets(ids))
     if near:
         table["nics"] = [{"name": "n0", "gpus": idset_text(near), "path": "PIX"}]
-    children = {"core": idset_text(range(cores * number)), "gpu": idset_text(ids)}
-    return {
-        "version": 1,
-        "execution": {"R_lite": [{"rank": "0", "children": children}], "nodelist": [host(0)]},
-        "scheduling": {
-            "writer": "TreePool",
-            "children": [{"ranks": "0", "topo": topo}],
-            "links": {digest(topo): table},
-        },
-    }
+    owned = {0: (list(range(cores * number)), ids)}
+    return R_of(owned, {0: topo}, links={digest(topo): table})
 
 
 def _named(topo: JSON, name: str) -> list[JSON]:
@@ -428,15 +405,9 @@ def clusters(draw: Draw, most: int = 8) -> JSON:
     if draw(some(True, True, True, True, True, True, True, False)):
         key = draw(keys(found, kind_of, owned))
         add_links(draw, key)
-    R = {
-        "version": 1,
-        "execution": {
-            "R_lite": _r_lite(owned),
-            "nodelist": [hostlist.encode([host(rank) for rank in ranks])],
-            "starttime": 1.0 if key and named_ranks(key) & ~idset.from_ids(ranks) else 0.0,
-            "expiration": 0.0,
-        },
-    }
+    R = without_key(owned)
+    if key and named_ranks(key) & ~idset.from_ids(ranks):
+        R["execution"]["starttime"] = 1.0
     properties = {
         name: idset_text(having) for name in PROPERTIES if (having := draw(subsets(ranks)))
     }
@@ -457,9 +428,7 @@ def _part(draw: Draw, kind: Kind) -> tuple[list[int], list[int]]:
     return draw(subsets(kind.cores)) or kind.cores[:1], draw(subsets(kind.gpus))
 
 
-def add_allocated(
-    draw: Draw, key: JSON, owned: dict[int, tuple[list[int], list[int]]], move: dict[int, int]
-) -> None:
+def add_allocated(draw: Draw, key: JSON, owned: Owned, move: dict[int, int]) -> None:
     """Make *key* that of an allocated R perhaps: it says which cores of the topos were given.
 
     *move* says what the key calls the ranks that it covers. Flux counts the cores from zero, and
@@ -501,12 +470,12 @@ def broad_nodes(draw: Draw) -> JSON:
     owned = {0: (kind.cores, kind.gpus)}
     if draw(some(False, False, False, True)):
         owned[0] = _part(draw, kind)
-    key: JSON = {"writer": "TreePool", "children": [{"ranks": "0", "topo": kind.topo}]}
-    if kind.topo is not None:
-        add_allocated(draw, key, owned, {0: 0})
-        add_links(draw, key)
-    R: JSON = {"version": 1, "execution": {"R_lite": _r_lite(owned), "nodelist": [host(0)]}}
-    return R if kind.topo is None else {**R, "scheduling": key}
+    if kind.topo is None:
+        return without_key(owned)
+    key: JSON = {"children": [{"ranks": "0", "topo": kind.topo}]}
+    add_allocated(draw, key, owned, {0: 0})
+    add_links(draw, key)
+    return R_of(owned, {}, **key)
 
 
 @st.composite
@@ -517,17 +486,10 @@ def rich_nodes(draw: Draw) -> JSON:
     owned = dict.fromkeys(nodes, (kind.cores, kind.gpus))
     if draw(some(False, False, False, True)):
         owned[0] = _part(draw, kind)
-    key: JSON = {
-        "writer": "TreePool",
-        "children": [{"ranks": idset_text(nodes), "topo": kind.topo}],
-    }
+    key: JSON = {"children": [{"ranks": idset_text(nodes), "topo": kind.topo}]}
     add_allocated(draw, key, owned, {rank: rank for rank in nodes})
     add_links(draw, key)
-    return {
-        "version": 1,
-        "execution": {"R_lite": _r_lite(owned), "nodelist": [host(rank) for rank in nodes]},
-        "scheduling": key,
-    }
+    return R_of(owned, {}, **key)
 
 
 @st.composite
@@ -539,19 +501,14 @@ def uneven_clusters(draw: Draw) -> JSON:
         inside = [("numa", Sketch(cores, gpus)) for cores, gpus in sizes]
         found.append(draw(dealt(Sketch(0, 0, inside), flat=False)))
     owned = {rank: (kind.cores, kind.gpus) for rank, kind in enumerate(found)}
-    children = [{"ranks": str(rank), "topo": kind.topo} for rank, kind in enumerate(found)]
-    return {
-        "version": 1,
-        "execution": {"R_lite": _r_lite(owned), "nodelist": [host(rank) for rank in owned]},
-        "scheduling": {"writer": "TreePool", "children": children},
-    }
+    return R_of(owned, {rank: kind.topo for rank, kind in enumerate(found)})
 
 
 @st.composite
 def irregular_nodes(draw: Draw, most: int = 1) -> JSON:
     """The R of 1 to *most* kinds of node whose domains would be alike, if the site did not keep a
     core of some of them, and some did not have other numbers of GPUs."""
-    owned, children = {}, []
+    owned, topos = {}, {}
     for rank in range(draw(st.integers(1, most))):
         names = draw(
             some(("socket", "numa"), ("numa",), ("socket", "numa", "l3"), ("socket", "l3"))
@@ -571,21 +528,14 @@ def irregular_nodes(draw: Draw, most: int = 1) -> JSON:
         ]
         kept = draw(subsets(sorted({*lowest})))
         owned[rank] = [core for core in kind.cores if core not in kept], kind.gpus
-        children.append({"ranks": str(rank), "topo": kind.topo})
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": _r_lite(owned),
-            "nodelist": [hostlist.encode([host(rank) for rank in owned])],
-        },
-        "scheduling": {"writer": "TreePool", "children": children},
-    }
+        topos[rank] = kind.topo
+    return R_of(owned, topos)
 
 
 @st.composite
 def blades(draw: Draw) -> JSON:
     """The R of one to three nodes of sockets, on blades perhaps, that have L3 domains of cores."""
-    owned, children = {}, []
+    owned, topos = {}, {}
     for rank in range(draw(some(1, 2, 3))):
         sockets = []
         for _ in range(draw(some(2, 3, 1, 4))):
@@ -597,12 +547,8 @@ def blades(draw: Draw) -> JSON:
             sockets = [("blade", Sketch(0, 0, part)) for part in sides]
         kind = draw(dealt(Sketch(0, 0, sockets), flat=False))
         owned[rank] = (kind.cores, kind.gpus)
-        children.append({"ranks": str(rank), "topo": kind.topo})
-    return {
-        "version": 1,
-        "execution": {"R_lite": _r_lite(owned), "nodelist": [host(rank) for rank in owned]},
-        "scheduling": {"writer": "TreePool", "children": children},
-    }
+        topos[rank] = kind.topo
+    return R_of(owned, topos)
 
 
 @st.composite
@@ -610,7 +556,7 @@ def keys(
     draw: Draw,
     found: list[Kind],
     kind_of: dict[int, int],
-    owned: dict[int, tuple[list[int], list[int]]],
+    owned: Owned,
 ) -> JSON:
     """The key of a cluster; if it covers all ranks it may number them as an outer instance did.
 
@@ -677,7 +623,26 @@ def fabrics(draw: Draw, ranks: list[int], names: Sequence[str] = ("cell", "switc
     return inside(ranks, names)
 
 
-def _r_lite(owned: dict[int, tuple[list[int], list[int]]]) -> list[JSON]:
+#: The cores and GPUs that each rank has.
+Owned = dict[int, tuple[list[int], list[int]]]
+
+
+def R_of(owned: Owned, topos: dict[int, JSON], **key: Any) -> JSON:
+    """The R of some nodes, of which the key has *topos*, and what else it says."""
+    children = [{"ranks": str(rank), "topo": topo} for rank, topo in topos.items()]
+    return {
+        **without_key(owned),
+        "scheduling": {"writer": "TreePool", "children": children, **key},
+    }
+
+
+def without_key(owned: Owned) -> JSON:
+    """The R of some nodes, without times."""
+    hosts = hostlist.encode([host(rank) for rank in sorted(owned)])
+    return {"version": 1, "execution": {"R_lite": _r_lite(owned), "nodelist": [hosts]}}
+
+
+def _r_lite(owned: Owned) -> list[JSON]:
     groups: dict[tuple[str, str], list[int]] = {}
     for rank, (cores, gpus) in sorted(owned.items()):
         groups.setdefault((idset_text(cores), idset_text(gpus)), []).append(rank)
@@ -951,97 +916,6 @@ def slots_in_sockets(draw: Draw) -> list[JSON]:
 
 
 @st.composite
-def wild_resources(draw: Draw, names: Names) -> list[JSON]:
-    """A resource list that is covered by a form but for a change or two, or made at random."""
-    if draw(some(False, False, False, True)):
-        return draw(random_resources(names))
-    made = draw(resources(names, 2))
-    for _ in range(draw(some(1, 1, 0, 2))):
-        made = draw(changed(made, names))
-    return made
-
-
-@st.composite
-def changed(draw: Draw, made: list[JSON], names: Names) -> list[JSON]:
-    """*made* with one vertex changed."""
-    made = copy.deepcopy(made)
-    lists = [made]
-    for siblings in lists:
-        lists += [v["with"] for v in siblings if "with" in v]
-    siblings, place = draw(
-        st.sampled_from([(siblings, i) for siblings in lists for i in range(len(siblings))])
-    )
-    one = siblings[place]
-    kinds = ["node", *names, "node", *names, "slot", "core", "gpu", "memory", "storage", "rack"]
-    extra = vertex(draw(st.sampled_from(kinds)), 1, draw(some(None, [vertex("core", 1)])))
-    change = draw(some("key", "bare", "type", "beside", "twice", "above", "above", "below", "drop"))
-    if change == "key":
-        keys = some(
-            {"exclusive": True},
-            {"exclusive": False},
-            {"unit": "GB"},
-            {"unit": "kB"},
-            {"unit": "Gb"},
-            {"id": "0"},
-        )
-        one.update(draw(keys))
-    elif change == "bare":
-        one.pop("with", None)
-        one["exclusive"] = False
-    elif change == "type":
-        one["type"] = extra["type"]
-    elif change == "beside":
-        siblings.insert(draw(st.integers(0, len(siblings))), extra)
-    elif change == "twice":
-        siblings.append(copy.deepcopy(one))
-    elif change == "above":
-        siblings[place] = {**extra, "with": [one]}
-    elif change == "below":
-        one["with"] = [*one.get("with", []), extra]
-    elif "with" in one and draw(st.booleans()):
-        siblings[place : place + 1] = one["with"]
-    elif len(siblings) > 1:
-        del siblings[place]
-    else:
-        one.pop("with", None)
-    for siblings in lists:
-        for one in siblings:
-            if one["type"] == "slot" and not one.get("with"):  # RFC 14 forbids
-                one["with"] = [vertex("memory", 1)]
-    return without_labels(made)
-
-
-def without_labels(made: list[JSON]) -> list[JSON]:
-    """*made* without the slots' labels, which may not be there twice."""
-    found = []
-    for one in made:
-        kept = {key: value for key, value in one.items() if key not in ("label", "with")}
-        found.append({**kept, "with": without_labels(one["with"])} if "with" in one else kept)
-    return found
-
-
-@st.composite
-def random_resources(draw: Draw, names: Names, depth: int = 4) -> list[JSON]:
-    """A resource list of any form, most of them not covered."""
-    kinds = ["slot", "node", "core", "gpu", "memory", "rack", "socket", *names]
-
-    def siblings(left: int, has_slot: bool) -> list[JSON]:
-        found = []
-        for _ in range(draw(some(1, 1, 1, 2))):
-            kind = draw(some("slot", *kinds) if not has_slot else some("core", *kinds))
-            keys = draw(some({}, {}, {}, {}, {"exclusive": True}, {"exclusive": False}))
-            below = None
-            if left and (kind == "slot" or draw(some(False, True, False))):
-                below = siblings(left - 1, has_slot or kind == "slot")
-            if kind == "slot" and not below:
-                below = [vertex("core", 1)]
-            found.append(vertex(kind, draw(some(1, 2, {"min": 1})), below, **keys))
-        return found
-
-    return without_labels(siblings(depth - 1, False))
-
-
-@st.composite
 def constraints(draw: Draw, ranks: list[int], depth: int = 2) -> JSON:
     """An RFC 31 constraint that often leaves something to choose from."""
     operator = draw(some("properties", "hostlist", "ranks", "not", "and", "or"))
@@ -1195,17 +1069,7 @@ def occupations(draw: Draw, R: JSON) -> Optional[JSON]:
                 held[rank] = taken, draw(subsets(gpus))
     if not held:
         return None
-    hosts = [host(rank) for rank in sorted(held)]
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": _r_lite(held),
-            "nodelist": [hostlist.encode(hosts)],
-            "nslots": 1,
-            "starttime": 0.0,
-            "expiration": 0.0,
-        },
-    }
+    return without_key(held)
 
 
 @attrs.frozen

@@ -19,23 +19,13 @@ from treepool.placement.pool import Pool
 from treepool.view.explain import explain
 
 #: Host 0 has NUMA domains of 8 cores, host 1 of 7.
-TWO = {
-    "version": 1,
-    "execution": {
-        "R_lite": [
-            {"rank": "0", "children": {"core": "0-15"}},
-            {"rank": "1", "children": {"core": "0-13"}},
-        ],
-        "nodelist": ["n[0-1]"],
+TWO = random.R_of(
+    {0: ([*range(16)], []), 1: ([*range(14)], [])},
+    {
+        0: {"numa": [{"cores": "0-7"}, {"cores": "8-15"}]},
+        1: {"numa": [{"cores": "0-6"}, {"cores": "7-13"}]},
     },
-    "scheduling": {
-        "writer": "TreePool",
-        "children": [
-            {"ranks": "0", "topo": {"numa": [{"cores": "0-7"}, {"cores": "8-15"}]}},
-            {"ranks": "1", "topo": {"numa": [{"cores": "0-6"}, {"cores": "7-13"}]}},
-        ],
-    },
-}
+)
 
 
 def test_an_explanation_takes_the_same_node_and_tells_what_an_idle_cluster_would_have_given():

@@ -104,7 +104,7 @@ def test_a_job_that_waits_for_a_close_place_waits_for_one_that_can_be_found(full
     R["scheduling"]["fabric"] = {"switch": [{"ranks": "0-2"}, {"ranks": "3-5"}]}
     pool = Pool(R)
     shape = "node=2/slot=2+/[numa{x}/core;numa=1-3{x}/core=2+]"
-    asked = request(pool, shape, treepool={"locality": "required", "wait": 1e9})
+    asked = request(pool, shape, locality="required", wait=1e9)
     assert Waits(pool, asked, full).has_started
 
 

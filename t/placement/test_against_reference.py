@@ -13,7 +13,6 @@ from depth import examples
 from made import nodes
 from placement import strategies as random
 from placement.duel import Duel, outcome
-from treepool.errors import InvalidJobspec
 from treepool.placement.choose import choice
 from treepool.placement.nodes import inventory, state
 from treepool.placement.on_node import fit
@@ -251,19 +250,3 @@ def test_many_short_jobs_between_two_requests_make_no_difference(data):
                 break
             duel.pool.free(jobid)
         duel.do(random.Step("free"))
-
-
-@settings(SETTINGS, max_examples=examples(400))
-@given(st.data())
-def test_a_resource_list_is_refused_just_when_no_form_covers_it(data):
-    R = data.draw(st.one_of(random.rich_nodes(), random.clusters(most=2)))
-    spec = random.jobspec(data.draw(random.wild_resources(random.localities(R))))
-    duel = Duel(random.History(R, "preferred", None, []))
-    want = outcome(lambda: duel.reference.wanted(spec))
-    try:
-        duel.pool.parse_resource_request(spec)
-    except InvalidJobspec as e:
-        assert want is InvalidJobspec, e
-    else:
-        assert want is not InvalidJobspec
-        duel.do(random.Step("alloc", spec))

@@ -23,21 +23,14 @@ from treepool.rfc import count, idset
 
 def pool_of(*nodes, properties=None, **options):
     """A pool of a node for each topo, which lists all that it has."""
-    R_lite = []
-    for rank, topo in enumerate(nodes):
-        ids = {"core": random._listed(topo, "cores"), "gpu": random._listed(topo, "gpus")}
-        children = {kind: idset.encode_ids(those) for kind, those in ids.items() if those}
-        R_lite.append({"rank": str(rank), "children": children})
-    hosts = [f"n{rank}" for rank in range(len(nodes))]
-    children = [{"ranks": str(rank), "topo": topo} for rank, topo in enumerate(nodes)]
-    return Pool(
-        {
-            "version": 1,
-            "execution": {"R_lite": R_lite, "nodelist": hosts, "properties": properties or {}},
-            "scheduling": {"writer": "TreePool", "children": children},
-        },
-        **options,
-    )
+    topos = dict(enumerate(nodes))
+    listed = {
+        rank: (random._listed(topo, "cores"), random._listed(topo, "gpus"))
+        for rank, topo in topos.items()
+    }
+    R = random.R_of(listed, topos)
+    R["execution"]["properties"] = properties or {}
+    return Pool(R, **options)
 
 
 def domains(name, *sizes, first=0):

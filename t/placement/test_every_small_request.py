@@ -7,6 +7,7 @@ from typing import Any, Iterator
 
 import pytest
 
+from made import nodes
 from placement.duel import outcome
 from placement.reference import ReferencePool
 from placement.strategies import jobspec
@@ -14,22 +15,8 @@ from placement.wanted import places
 from treepool.errors import InvalidJobspec
 from treepool.placement.pool import Pool
 
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-1", "children": {"core": "0-3", "gpu": "0-1"}}],
-        "nodelist": ["n[0-1]"],
-    },
-    "scheduling": {
-        "writer": "TreePool",
-        "children": [
-            {
-                "ranks": "0-1",
-                "topo": {"socket": [{"cores": "0-1", "gpus": "0"}, {"cores": "2-3", "gpus": "1"}]},
-            }
-        ],
-    },
-}
+SOCKETS = [{"cores": "0-1", "gpus": "0"}, {"cores": "2-3", "gpus": "1"}]
+R = nodes("0-1", "0-3", "0-1", {"socket": SOCKETS})
 
 #: A forest as nested tuples: each item is a tree, and has the trees below it.
 Forest = tuple[Any, ...]

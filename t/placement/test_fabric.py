@@ -83,20 +83,6 @@ def steps(data, R, shape):
     return random.Step("alloc", random.jobspec(made, constraints=constraints, options=options))
 
 
-@SETTINGS
-@given(st.data())
-def test_jobs_get_the_smallest_domain_that_serves_them_or_the_fewest(data):
-    R = data.draw(machines())
-    policy = data.draw(random.some("best-fit", "best-fit", *random.POLICIES))
-    occupied = data.draw(st.one_of(random.occupations(R), st.none()))
-    mix = data.draw(random.mixes(policy, R))
-    duel = Duel(random.History(R, "preferred", occupied, [], policy, mix))
-    for _ in range(4):
-        step = steps(data, R, shapes)
-        note(str(step))
-        duel.do(step)
-
-
 @st.composite
 def named_shapes(draw, size):
     """A request that names localities above the nodes, or one to which an option adds some."""
@@ -126,16 +112,17 @@ def named_shapes(draw, size):
     )
 
 
+@pytest.mark.parametrize("asked", [shapes, named_shapes], ids=["nodes", "named"])
 @SETTINGS
-@given(st.data())
-def test_localities_above_the_nodes_follow_the_rules_of_those_inside(data):
+@given(data=st.data())
+def test_jobs_get_the_smallest_domains_that_serve_them_or_the_fewest(data, asked):
     R = data.draw(machines())
     policy = data.draw(random.some("best-fit", "best-fit", *random.POLICIES))
     occupied = data.draw(st.one_of(random.occupations(R), st.none()))
     mix = data.draw(random.mixes(policy, R))
     duel = Duel(random.History(R, "preferred", occupied, [], policy, mix))
     for _ in range(4):
-        step = steps(data, R, named_shapes)
+        step = steps(data, R, asked)
         note(str(step))
         duel.do(step)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from made import asked, nodes
+from made import alloc, asked, nodes
 from treepool.placement.choose.fitness import BETA, Fitness, Share, memory_locality
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -26,31 +26,16 @@ def cluster(count=2, links=PAIRS):
     return nodes(idset.encode((1 << count) - 1), gpus="0-3", topo=TOPO, links=links)
 
 
-def jobspec(slots, cores, gpus):
-    """A jobspec of flat slots."""
-    amounts = [{"type": "core", "count": cores}]
-    amounts += [{"type": "gpu", "count": gpus}] if gpus else []
-    return {
-        "version": 1,
-        "resources": [{"type": "slot", "count": slots, "label": "s", "with": amounts}],
-        "attributes": {"system": {"duration": 0}},
-    }
-
-
-def placed(pool, slots, cores, gpus, jobid=1):
-    return pool.alloc(jobid, pool.parse_resource_request(jobspec(slots, cores, gpus)))
-
-
 def test_a_slot_in_one_memory_domain_with_its_best_links_is_perfect():
     pool = Pool(cluster())
-    fitness = placed(pool, 1, 4, 2).fitness()
+    fitness = alloc(pool, 1, "slot/[core=4;gpu=2]").fitness()
     assert (fitness.memory, fitness.links, fitness.inter, fitness.total) == (1.0, 1.0, None, 1.0)
 
 
 def test_a_slot_across_domains_has_the_share_of_its_larger_part():
     pool = Pool(cluster())
     # Six cores and two GPUs: four cores and both GPUs of one domain, two cores of the other.
-    fitness = placed(pool, 1, 6, 2).fitness()
+    fitness = alloc(pool, 1, "slot/[core=6;gpu=2]").fitness()
     assert fitness.memory == 6 / 8
     assert fitness.links == 1.0
     assert fitness.total == 0.5 * 1.0 + 0.5 * 6 / 8
@@ -64,7 +49,7 @@ def test_a_slot_across_domains_counts_by_its_larger_part_beside_slots_that_are_w
 
 def test_the_smallest_link_counts():
     pool = Pool(cluster())
-    assert placed(pool, 1, 4, 4).fitness().links == 10 / 50
+    assert alloc(pool, 1, "slot/[core=4;gpu=4]").fitness().links == 10 / 50
 
 
 def test_without_links_or_several_gpus_only_memory_counts():

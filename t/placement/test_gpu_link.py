@@ -61,7 +61,7 @@ def test_a_fast_link_is_one_of_any_vendor_and_not_pcie(type):
 def test_a_node_that_tells_no_links_serves_no_demand_for_two_gpus(locality):
     pool = Pool(node_R(None), locality=locality)
     with pytest.raises(InfeasibleRequest, match="no node says how its GPUs are linked"):
-        given(pool, "slot/[core;gpu=2]", gpu_link=8)
+        given(pool, "slot/[core;gpu=2]", gpu_link=0.5)
     with pytest.raises(InfeasibleRequest, match="no GPU is known to have 1 GiB"):
         given(pool, "slot/[core;gpu=1]", gpu_memory=1)
     assert given(pool, "slot/[core;gpu=1]", gpu_link="nvlink") == {"core": "0", "gpu": "0"}

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from treepool import parse_shape
+from made import alloc, asked, nodes
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, rset
 from treepool.rfc.constraint import parse
@@ -14,43 +14,22 @@ from work import Lines
 
 
 def R_of(ranks, hosts):
-    execution = {
-        "R_lite": [{"rank": ranks, "children": {"core": "0-3"}}],
-        "nodelist": [hosts],
-        "properties": {"p": ranks},
-    }
-    key = {
-        "writer": "TreePool",
-        "children": [{"ranks": ranks, "topo": {"n": [{"cores": "0-1"}, {"cores": "2-3"}]}}],
-    }
-    return {"version": 1, "execution": execution, "scheduling": key}
-
-
-def spec(shape, **system):
-    return {
-        "version": 1,
-        "resources": parse_shape(shape),
-        "tasks": [],
-        "attributes": {"system": {"duration": 0, **system}},
-    }
+    return nodes(ranks, "0-3", nodelist=[hosts])
 
 
 def test_ranks_may_be_far_apart():
     last = rset.MAX_RANKS - 1
     pool = Pool(R_of(f"0,{last}", "a,b"))
-    request = pool.parse_resource_request(spec("slot=1/core", constraints={"hostlist": ["b"]}))
-    assert pool.alloc(1, request).ranks == (last,)
+    assert alloc(pool, 1, "slot=1/core", {"hostlist": ["b"]}).ranks == (last,)
     pool.free(1)
     pool.remove_ranks("0")
     assert idset.encode(pool.ranks) == str(last)
 
 
 def test_a_hostlist_takes_no_memory_for_the_square_of_the_hosts():
-    nodes = 1 << 15
-    pool = Pool(R_of(f"0-{nodes - 1}", f"h[0-{nodes - 1}]"))
-    request = pool.parse_resource_request(
-        spec("slot=1/core", constraints={"hostlist": [f"h[1-{nodes - 1}]"]})
-    )
+    last = (1 << 15) - 1
+    pool = Pool(R_of(f"0-{last}", f"h[0-{last}]"))
+    request = asked(pool, "slot=1/core", {"hostlist": [f"h[1-{last}]"]})
     tracemalloc.start()
     try:
         allocation = pool.alloc(1, request)
@@ -65,8 +44,7 @@ def test_brokers_that_share_a_host_are_all_on_it():
     pool = Pool(R_of("0-3", "a,b,a,c"))
     found = [matching(pool, hostlist=[host])[0] for host in ("a", "b", "c", "x", "[0-9]", "a,c")]
     assert found == [{0, 2}, {1}, {3}, set(), set(), {0, 2, 3}]
-    request = pool.parse_resource_request(spec("slot=2/node", constraints={"hostlist": ["a"]}))
-    assert pool.alloc(1, request).ranks == (0, 2)
+    assert alloc(pool, 1, "slot=2/node", {"hostlist": ["a"]}).ranks == (0, 2)
     assert idset.encode(pool.up) == "0-3"
 
 
@@ -98,15 +76,15 @@ def test_a_hostlist_costs_its_text_and_the_nodes_it_matches(text):
 
 def test_hosts_that_are_matched_again_and_again_are_not_looked_at_again_and_again():
     """Each of many hostlists matches every node; the lines follow the length of the text."""
-    nodes = 4096
-    hosts = ",".join(f"h{i * 999 % nodes}" for i in range(nodes))
-    pool = Pool(R_of(f"0-{nodes - 1}", hosts))
+    number = 4096
+    hosts = ",".join(f"h{i * 999 % number}" for i in range(number))
+    pool = Pool(R_of(f"0-{number - 1}", hosts))
     pool.inventory.matching(parse({"hostlist": ["h[0-9999]"]}))  # makes the index
-    many = [{"hostlist": [f"h[0-{nodes + i}]"]} for i in range(100)]
+    many = [{"hostlist": [f"h[0-{number + i}]"]} for i in range(100)]
     for constraint in {"or": many}, {"and": many}, {"hostlist": [m["hostlist"][0] for m in many]}:
         ranks, lines = matching(pool, **constraint)
-        assert ranks == set(range(nodes))
-        assert lines < 100 * nodes / 8
+        assert ranks == set(range(number))
+        assert lines < 100 * number / 8
 
 
 def test_ranks_beyond_the_pool_cost_nothing():

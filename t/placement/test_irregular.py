@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from commandline import run_process
 from depth import examples
-from made import alloc, nodes
+from made import alloc, asked, nodes
 from placement import strategies as random
 from placement.duel import Duel
 from placement.test_against_reference import SETTINGS
 from treepool import parse_shape
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
+from treepool.view.explain import explain
 
 CLUSTER_A = Path(__file__).parents[2] / "testvectors/rfc49-cluster-a.json"
 
@@ -44,10 +45,8 @@ def test_explain_does_not_call_a_slot_over_two_domains_local(tmp_path):
     first = run_process("explain", "-R", path, "slot/[core=15;gpu=1]").out
     assert "cores 105-119" in first and "every slot is in the smallest kind" in first
     pool = Pool(json.loads(path.read_text()))
-    pool.alloc(
-        9, pool.parse_resource_request(random.jobspec(parse_shape("slot=16/[core=15;gpu=1]")))
-    )
-    request = pool.parse_resource_request(random.jobspec(parse_shape("slot/[core=15;gpu=1]")))
+    alloc(pool, 9, "slot=16/[core=15;gpu=1]")
+    request = asked(pool, "slot/[core=15;gpu=1]")
     assert pool.fitness(pool.alloc(1, request), request).total < 1
 
 
@@ -65,21 +64,20 @@ def test_of_several_slots_as_many_as_possible_are_local():
     assert "2" in gpus
 
 
+def test_a_node_on_which_the_slot_would_be_split_is_not_one_that_was_passed_over():
+    pool = Pool(nodes("0-1", topo={"numa": [{"cores": "0-3"}, {"cores": "4-7"}]}))
+    pool.occupy(1, [(0b01, 0b00110011, 0), (0b10, 0b00000001, 0)])
+    told = explain(pool, "slot/core=4", parse_shape("slot/core=4"))
+    assert ([one.nodes.ranks for one in told.taken], told.passed) == ([(1,)], ())
+
+
 def test_localities_that_are_inside_each_other_either_way_have_no_order():
     """No site has such a node; what a slot gets there is in the smaller of the two around it."""
     topo = {
         "socket": [{"cores": "0-7", "numa": [{"cores": "0-3"}]}],
         "numa": [{"cores": "8-15", "socket": [{"cores": "8-11"}]}],
     }
-    R = {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0", "children": {"core": "0-15"}}],
-            "nodelist": ["n0"],
-        },
-        "scheduling": {"writer": "TreePool", "children": [{"ranks": "0", "topo": topo}]},
-    }
-    pool = Pool(R, locality="required")
+    pool = Pool(nodes("0", "0-15", topo=topo), locality="required")
     found = [placed(pool, jobid, "slot/core=4") for jobid in range(2)]
     assert found == [(0, "0-3", ""), (0, "8-11", "")]
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import made
 from depth import examples
 from made import alloc
 from rfc.test_fabric import key, paths, trees
@@ -18,11 +19,7 @@ from work import Lines
 
 def cluster(fabric, nodes, cores=4):
     """The R of so many flat nodes below *fabric*."""
-    execution = {
-        "R_lite": [{"rank": f"0-{nodes - 1}", "children": {"core": f"0-{cores - 1}"}}],
-        "nodelist": [f"n[0-{nodes - 1}]"],
-    }
-    return {"version": 1, "execution": execution, "scheduling": key(fabric)}
+    return made.nodes(f"0-{nodes - 1}", f"0-{cores - 1}", fabric=fabric)
 
 
 def on_ranks(pool, ranks, jobid=1):

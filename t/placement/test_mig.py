@@ -6,12 +6,11 @@ from itertools import accumulate
 
 import pytest
 
+from made import asked, nodes
 from placement.test_gpu_link import given, node_R
-from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, TooComplex
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.rfc.jobspec import from_resources
 from treepool.rfc.links import Links, Wire
 
 #: One full GPU and four slices, two of them on the second NUMA domain without any full one.
@@ -60,17 +59,11 @@ def test_a_search_beside_slices_that_is_given_up_is_no_no_in_any_domain(shape, o
     ]
     cores, gpus = ends[0][-1], ends[1][-1]
     topo = {"numa": numa, "mig-1g.10gb": [{"gpus": f"{gpus}-{gpus + 7}", "cores": str(cores)}]}
-    children = {"core": f"0-{cores}", "gpu": f"0-{gpus + 7}"}
-    execution = {
-        "R_lite": [{"rank": "0-3", "children": children}],
-        "nodelist": ["n[0-3]"],
-        "properties": {"driver:1": "0-3"},
-    }
     fabric = {"switch": [{"ranks": "0-1"}, {"ranks": "2-3"}]}
-    key = {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": topo}], "fabric": fabric}
-    cluster = Pool({"version": 1, "execution": execution, "scheduling": key})
-    spec = from_resources(parse_shape(shape), options=options)
-    request = cluster.parse_resource_request(spec)
+    drivers = {"driver:1": "0-3"}
+    R = nodes("0-3", f"0-{cores}", f"0-{gpus + 7}", topo, fabric=fabric, properties=drivers)
+    cluster = Pool(R)
+    request = asked(cluster, shape, **options)
     for _ in range(2):  # also if it is known that a search was given up
         with pytest.raises(TooComplex):
             cluster.check_feasibility(request)

@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+from made import nodes
+from placement.strategies import jobspec
 from treepool import ResourceSet, parse_shape, subinstance
 from treepool.errors import (
     InfeasibleRequest,
@@ -20,6 +22,7 @@ from treepool.errors import (
 )
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
+from treepool.rfc.jobspec import from_resources
 
 #: Two sockets of two NUMA domains, each with four cores and a GPU.
 TOPO = {
@@ -30,48 +33,14 @@ TOPO = {
 }
 
 
-def cluster(ranks="0-3", cores="0-15", gpus="0-3", topo=TOPO, key_ranks=None, **execution):
-    """The R of nodes n0, n1, ... with this topo (None: no key)."""
-    count = len(ResourceSet.read(bare(ranks, cores, gpus)).hosts)
-    R = bare(ranks, cores, gpus)
-    R["execution"]["nodelist"] = [f"n[0-{count - 1}]"]
-    R["execution"].update(execution)
-    if topo is not None:
-        entry = {"ranks": key_ranks or ranks, "topo": topo}
-        R["scheduling"] = {"writer": "TreePool", "children": [entry]}
-    return R
+def cluster(ranks="0-3", cores="0-15", gpus="0-3", topo=TOPO, **execution):
+    """The R of some nodes with this topo (None: no key)."""
+    return nodes(ranks, cores, gpus, topo, **{"starttime": 0.0, "expiration": 0.0, **execution})
 
 
-def bare(ranks, cores, gpus=None):
-    """The R of a few ids, without a key."""
-    children = {"core": cores, **({"gpu": gpus} if gpus else {})}
-    size = sum(
-        int(item.rpartition("-")[2]) - int(item.partition("-")[0]) + 1 for item in ranks.split(",")
-    )
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": ranks, "children": children}],
-            "nodelist": [f"h[1-{size}]"],
-            "starttime": 0.0,
-            "expiration": 0.0,
-        },
-    }
-
-
-def spec(resources, duration=0.0, constraints=None, **options):
-    """A jobspec for a shape or a resource list."""
-    system = {"duration": duration}
-    if constraints is not None:
-        system["constraints"] = constraints
-    if options:
-        system["treepool"] = options
-    return {
-        "version": 1,
-        "resources": parse_shape(resources) if isinstance(resources, str) else resources,
-        "tasks": [],
-        "attributes": {"system": system},
-    }
+def spec(shape, duration=0.0, constraints=None, **options):
+    """A jobspec for a shape."""
+    return from_resources(parse_shape(shape), duration, constraints, options or None)
 
 
 def alloc(pool, jobid, shape, **system):
@@ -98,7 +67,7 @@ def test_a_pool_is_made_from_an_object_from_its_text_and_from_a_resource_set(for
         ("{", InvalidR, "line 1 column 2"),
         ({}, InvalidR, "execution"),
         ({**cluster(), "version": 2}, InvalidR, "/version"),
-        (cluster(key_ranks="4-9"), InvalidKey, "4-9.*0-3"),
+        ({**nodes("4-9", topo=TOPO), **nodes("0-3")}, InvalidKey, "4-9.*0-3"),
     ],
 )
 def test_a_wrong_R_makes_no_pool(R, error, message):
@@ -159,7 +128,7 @@ def test_a_pool_without_nodes_serves_nothing(nodelist, key):
             with pytest.raises(InfeasibleRequest, match="the pool has no nodes"):
                 call(request)
     with pytest.raises(PoolConflict, match="rank 0 is not in the pool"):
-        pool.register_alloc(1, bare("0", "0-3"))
+        pool.register_alloc(1, nodes("0", "0-3"))
     pool.mark_down("all")
     pool.mark_up("0-3")
     pool.remove_ranks("0")
@@ -210,7 +179,7 @@ def test_a_pool_whose_last_node_is_removed_serves_nothing():
 )
 def test_what_no_form_covers_is_refused_by_name(pool, shape, pointer, kind, why):
     with pytest.raises(InvalidJobspec, match=why) as caught:
-        pool.parse_resource_request(spec(shape))
+        pool.parse_resource_request(jobspec(parse_shape(shape)))
     assert str(caught.value).startswith(f"/resources{pointer}: ")
     assert repr(kind) in str(caught.value)
 
@@ -337,7 +306,7 @@ def test_the_R_of_a_job():
         "version": 1,
         "execution": {
             "R_lite": [{"rank": "2,5,7", "children": {"core": "0-3"}}],
-            "nodelist": ["n[0-2]"],
+            "nodelist": ["n[2,5,7]"],
             "nslots": 3,
             "properties": {"fast": "2,5"},
             "starttime": 10.0,
@@ -366,7 +335,7 @@ def test_the_R_of_a_job():
 @pytest.mark.parametrize("form", [dict, json.dumps, ResourceSet.read])
 def test_free_takes_an_R_in_any_form(pool, form):
     alloc(pool, 1, "slot=4/node/core=4")
-    pool.free(1, form(bare("0-3", "0-3")), final=True)
+    pool.free(1, form(nodes("0-3", "0-3")), final=True)
     assert pool.job_end_times() == []
 
 
@@ -379,10 +348,10 @@ def test_free_takes_an_allocation(pool):
 @pytest.mark.parametrize(
     ("R", "final", "message"),
     [
-        (bare("0-2", "0-3"), True, "job 1: final, but R leaves out rank3/core\\[0-3\\]"),
-        (bare("0-4", "0-3"), False, "job 1: rank 4 is not in its allocation"),
-        (bare("0", "0-2"), False, "job 1: R is not what it holds on rank0/core\\[0-3\\]"),
-        (bare("0", "0-3", "0"), False, "job 1: R is not what it holds on rank0/core\\[0-3\\]"),
+        (nodes("0-2", "0-3"), True, "job 1: final, but R leaves out rank3/core\\[0-3\\]"),
+        (nodes("0-4", "0-3"), False, "job 1: rank 4 is not in its allocation"),
+        (nodes("0", "0-2"), False, "job 1: R is not what it holds on rank0/core\\[0-3\\]"),
+        (nodes("0", "0-3", "0"), False, "job 1: R is not what it holds on rank0/core\\[0-3\\]"),
     ],
 )
 def test_free_of_what_the_job_does_not_hold_is_an_error(pool, R, final, message):
@@ -396,7 +365,7 @@ def test_free_of_what_the_job_does_not_hold_is_an_error(pool, R, final, message)
 
 
 def test_register_alloc_takes_what_a_job_holds_already(pool):
-    R = bare("0-1", "0-3", "0")
+    R = nodes("0-1", "0-3", "0")
     R["execution"]["expiration"] = 99.0
     pool.register_alloc(7, R)
     assert pool.job_end_times() == [(7, 99.0)]
@@ -409,14 +378,14 @@ def test_register_alloc_takes_what_a_job_holds_already(pool):
 @pytest.mark.parametrize(
     ("R", "message"),
     [
-        (bare("3-4", "0-3"), "job 9: rank 4 is not in the pool"),
-        (bare("0-3", "0-16"), "job 9: rank0/core16 is not in the pool"),
-        (bare("0-3", "0-3", "3-4"), "job 9: rank0.*gpu4 is not in the pool"),
-        (bare("1-2", "0-3"), "job 9: rank2/core\\[2-3\\] is allocated already"),
+        (nodes("3-4", "0-3"), "job 9: rank 4 is not in the pool"),
+        (nodes("0-3", "0-16"), "job 9: rank0/core16 is not in the pool"),
+        (nodes("0-3", "0-3", "3-4"), "job 9: rank0.*gpu4 is not in the pool"),
+        (nodes("1-2", "0-3"), "job 9: rank2/core\\[2-3\\] is allocated already"),
     ],
 )
 def test_register_alloc_of_what_is_not_there_or_taken_is_an_error(pool, R, message):
-    pool.register_alloc(1, bare("2", "2-5"))
+    pool.register_alloc(1, nodes("2", "2-5"))
     generation = pool.generation
     with pytest.raises(PoolConflict, match=message):
         pool.register_alloc(9, R)
@@ -580,7 +549,7 @@ def test_other_options_hold_from_the_next_request_on(pool):
 
 
 def test_every_change_makes_a_new_generation(pool):
-    R = bare("3", "0")
+    R = nodes("3", "0")
     allocation = pool.parse_resource_request(spec("slot=2/node"))
     changes = [
         lambda: pool.alloc(1, allocation),

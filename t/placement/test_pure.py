@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from placement.test_work import HARD, UNEVEN, cluster, request
+from made import asked as request
+from made import nodes
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.pool import Pool
 
@@ -16,18 +17,13 @@ VECTORS = Path(__file__).parents[2] / "testvectors"
 
 def nodes_of_a(count):
     R = json.loads((VECTORS / "rfc49-cluster-a.json").read_text())["cluster"]["R"]
-    (entry,) = R["execution"]["R_lite"]
-    entry["rank"] = f"0-{count - 1}"
-    R["execution"]["nodelist"] = [f"xeon[0-{count - 1}]"]
-    R["scheduling"]["children"][0]["ranks"] = f"0-{count - 1}"
-    return R
+    return nodes(f"0-{count - 1}", "0-119", "0-7", R["scheduling"]["children"][0]["topo"])
 
 
-def answer(pool, shape, **options):
+def answer(pool, shape):
     """What *shape* gets on *pool*, which is left as it was; or the kind of error."""
-    spec = {"resources": shape, **options}
     try:
-        allocation = pool.alloc(-1, request(pool, spec["resources"]))
+        allocation = pool.alloc(-1, request(pool, shape))
     except (InfeasibleRequest, InsufficientResources) as e:
         return type(e).__name__, str(e)
     pool.free(-1)
@@ -77,11 +73,3 @@ def test_how_deep_the_caller_stands_changes_no_answer(shape):
     while frame is not None:
         frame, used = frame.f_back, used + 1
     assert at_depth(sys.getrecursionlimit() - used - 120) == answer(pool, shape)
-
-
-def test_a_state_whose_search_gave_up_is_no_definite_no_the_second_time_either():
-    R = cluster(3)
-    R["scheduling"]["children"][0]["topo"] = UNEVEN
-    pool = Pool(R)
-    assert pool.choice(request(pool, HARD)).gave_up
-    assert pool.choice(request(pool, HARD)).gave_up

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from depth import examples
 from made import alloc
-from placement.strategies import some, subsets
+from placement.strategies import some, subsets, without_key
 from treepool import parse_shape
 from treepool.errors import InfeasibleRequest, InsufficientResources
 from treepool.placement.pool import Pool
@@ -21,18 +21,10 @@ from treepool.rfc.jobspec import from_resources
 
 def cluster(nodes, **properties):
     """The R of flat nodes, one for each (cores, GPUs); properties are ids by name."""
-    R_lite = [
-        {"rank": str(rank), "children": children(cores, gpus)}
-        for rank, (cores, gpus) in enumerate(nodes)
-    ]
+    R = without_key({rank: [[*range(n)] for n in kinds] for rank, kinds in enumerate(nodes)})
     having = {name: idset.encode_ids(ids) for name, ids in properties.items() if ids}
-    execution = {"R_lite": R_lite, "nodelist": [f"n[0-{len(nodes) - 1}]"], "properties": having}
-    return {"version": 1, "execution": execution}
-
-
-def children(cores, gpus):
-    ids = {"core": idset.encode_ids(range(cores)), "gpu": idset.encode_ids(range(gpus))}
-    return ids if gpus else {"core": ids["core"]}
+    R["execution"]["properties"] = having
+    return R
 
 
 def ask(pool, jobid, shape, constraints=None, **options):

@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from placement.strategies import jobspec
+from made import alloc, asked, nodes
 from placement.wanted import Need, Part
-from treepool import parse_shape
 from treepool.errors import TooComplex
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
@@ -85,13 +84,9 @@ UNEVEN = {
 
 def test_whole_domains_of_different_sizes_with_an_amount_beside_may_be_too_complex() -> None:
     """The twelve smallest domains have 18 of the 38 cores, which leaves five for each of four."""
-    entry = {"rank": "0", "children": {"core": "0-37", "gpu": "0-4"}}
-    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": UNEVEN}]}
-    R = {"version": 1, "execution": {"R_lite": [entry], "nodelist": ["n0"]}, "scheduling": key}
-    pool = Pool(R)
-    request = pool.parse_resource_request(jobspec(parse_shape("slot=4/[l3=3{x};core=5]")))
+    pool = Pool(nodes("0", "0-37", "0-4", UNEVEN))
     with pytest.raises(TooComplex):  # and not another InfeasibleRequest
-        pool.check_feasibility(request)
+        pool.check_feasibility(asked(pool, "slot=4/[l3=3{x};core=5]"))
 
 
 #: 192 cores in 24 L3 caches, of which each of 8 NUMA domains has three.
@@ -105,16 +100,8 @@ NUMAS = [
 def test_domains_inside_domains_are_counted_where_each_has_nothing_beside_them(
     shape: str, locality: str
 ) -> None:
-    key = {
-        "writer": "TreePool",
-        "children": [
-            {"ranks": "0", "topo": {"socket": [{"numa": NUMAS[:4]}, {"numa": NUMAS[4:]}]}}
-        ],
-    }
-    entry = {"rank": "0", "children": {"core": "0-191"}}
-    R = {"version": 1, "execution": {"R_lite": [entry], "nodelist": ["n0"]}, "scheduling": key}
-    pool = Pool(R, locality=locality)
-    request = pool.parse_resource_request(jobspec(parse_shape(shape)))
-    ((_, cores, _),) = pool.alloc(1, request).parts
+    topo = {"socket": [{"numa": NUMAS[:4]}, {"numa": NUMAS[4:]}]}
+    pool = Pool(nodes("0", "0-191", topo=topo), locality=locality)
+    ((_, cores, _),) = alloc(pool, 1, shape).parts
     slots = int(shape.split("/")[0][len("slot=") :])
     assert idset.size(cores) == 2 * slots

@@ -14,7 +14,6 @@ from placement.test_job_fabric import cluster
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Rule, finish
 from treepool.placement.pool import Pool
-from treepool.placement.request.job_options import Within
 
 SWITCHES = {"switch": [{"ranks": "0-3"}, {"ranks": "4-7"}]}
 CELLS = {
@@ -184,13 +183,6 @@ def test_where_no_domain_has_them_all_the_fewest_of_the_highest_are_waited_for()
     assert run.reserved(4) == (NOW + 20, [0, 1, 2, 3, 4, 5, 6, 7])
     run.waits(5, "node=9/slot/core=1", 5.0, wait=30)  # needs three anyway
     assert len(run.placed[5]) == 9
-
-
-@pytest.mark.parametrize(("nodes", "most"), [(8, None), (9, Within("", 2)), (16, Within("", 2))])
-def test_strictly_it_spans_no_more_of_them_than_in_an_idle_pool(nodes, most):
-    run = Run(fabric=CELLS, nodes=16)
-    strict = run.pool.strict(run.request(f"node={nodes}/slot/core=4", wait=30))
-    assert strict.at_most == most
 
 
 def test_a_range_of_nodes_that_spans_the_highest_domains_is_not_waited_for():

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
+from made import alloc, nodes
 from placement.linktables import every_pair
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
-from treepool.rfc.jobspec import from_resources
-from treepool.rfc.links import Links, Wire, digest
-from treepool.rfc.shape import parse_shape
+from treepool.rfc.links import Links, Wire
 
 DOC = Path(__file__).parents[2] / "doc"
 
@@ -26,22 +25,8 @@ def node(domains: int, cores: int, gpus: int, links: dict[tuple[int, int], Wire]
          "gpus": idset.encode_ids(range(i * gpus, i * gpus + gpus))}
         for i in range(domains)
     ]  # fmt: skip
-    topo = {name: parts}
-    children = {"core": f"0-{domains * cores - 1}", "gpu": f"0-{domains * gpus - 1}"}
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0", "children": children}],
-            "starttime": 0,
-            "expiration": 0,
-            "nodelist": ["n0"],
-        },
-        "scheduling": {
-            "writer": "TreePool",
-            "children": [{"ranks": "0", "topo": topo}],
-            "links": {digest(topo): Links.from_matrix(links).to_dict()},
-        },
-    }
+    ids = f"0-{domains * cores - 1}", f"0-{domains * gpus - 1}"
+    return nodes("0", *ids, {name: parts}, Links.from_matrix(links))
 
 
 def alike(count: int, kind: str, gbps: float) -> dict[tuple[int, int], Wire]:
@@ -80,11 +65,10 @@ NODES: dict[str, dict[str, Any]] = {
 def granted(R: dict[str, Any], number: int) -> str:
     """The ids of the GPUs that a slot of *number* GPUs and as many cores gets; "" if none can."""
     pool = Pool(R)
-    shape = parse_shape(f"slot=1/[core={number};gpu={number}]")
-    request = pool.parse_resource_request(from_resources(shape))
     if number > idset.size(idset.decode(R["execution"]["R_lite"][0]["children"]["gpu"])):
         return ""
-    return pool.alloc(1, request).to_dict()["execution"]["R_lite"][0]["children"]["gpu"]
+    given = alloc(pool, 1, f"slot=1/[core={number};gpu={number}]").to_dict()
+    return given["execution"]["R_lite"][0]["children"]["gpu"]
 
 
 def row(name: str) -> str:

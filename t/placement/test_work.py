@@ -9,7 +9,8 @@ import random
 
 import pytest
 
-from treepool import parse_shape
+import made
+from made import asked as request
 from treepool.errors import InfeasibleRequest, InsufficientResources, InvalidJobspec, TooComplex
 from treepool.placement import effort
 from treepool.placement.pool import Pool
@@ -21,36 +22,13 @@ SOCKETS = [{"cores": f"{i * 24}-{i * 24 + 23}", "gpus": str(i)} for i in range(4
 
 def cluster(nodes, properties=None):
     """The R of RFC 49's cluster B with so many nodes."""
-    ranks = f"0-{nodes - 1}"
-    execution = {
-        "R_lite": [{"rank": ranks, "children": {"core": "0-95", "gpu": "0-3"}}],
-        "nodelist": [f"cray[0-{nodes - 1}]"],
-        "properties": properties or {},
-    }
-    key = {"writer": "TreePool", "children": [{"ranks": ranks, "topo": {"socket": SOCKETS}}]}
-    return {"version": 1, "execution": execution, "scheduling": key}
-
-
-def request(pool, shape, **system):
-    attributes = {"system": {"duration": 0, **system}}
-    resources = parse_shape(shape)
-    return pool.parse_resource_request(
-        {"version": 1, "resources": resources, "tasks": [], "attributes": attributes}
-    )
+    more = {"properties": properties} if properties else {}
+    return made.nodes(f"0-{nodes - 1}", "0-95", "0-3", {"socket": SOCKETS}, **more)
 
 
 def occupy(pool, jobid, taken):
     """Let job *jobid* hold on each rank the cores and GPUs that ``taken[rank]`` has as masks."""
-    r_lite = [
-        {"rank": str(rank), "children": {"core": idset.encode(cores), "gpu": idset.encode(gpus)}}
-        for rank, (cores, gpus) in taken.items()
-    ]
-    for entry in r_lite:
-        if not entry["children"]["gpu"]:
-            del entry["children"]["gpu"]
-    hosts = ",".join(f"cray{rank}" for rank in taken)
-    execution = {"R_lite": r_lite, "nodelist": [hosts]}
-    pool.register_alloc(jobid, {"version": 1, "execution": execution})
+    pool.occupy(jobid, [(1 << rank, *masks) for rank, masks in taken.items()])
 
 
 def distinct_masks(count, size, width=96, seed=1):
@@ -71,22 +49,22 @@ def used(nodes):
 
 
 @pytest.mark.parametrize(
-    ("shape", "system"),
+    ("shape", "constraints"),
     [
-        ("slot/[core=8;gpu=1]", {}),
-        ("slot/core=5", {"constraints": {"properties": ["rare"]}}),
-        ("slot/[core=200;gpu=1]", {}),
-        ("slot=8/node/core=8", {}),
-        ("slot=1500/node{x}", {}),
-        ("slot=20000/node{x}", {}),
+        ("slot/[core=8;gpu=1]", None),
+        ("slot/core=5", {"properties": ["rare"]}),
+        ("slot/[core=200;gpu=1]", None),
+        ("slot=8/node/core=8", None),
+        ("slot=1500/node{x}", None),
+        ("slot=20000/node{x}", None),
     ],
 )
-def test_the_work_of_a_job_does_not_grow_with_the_machine(shape, system):
+def test_the_work_of_a_job_does_not_grow_with_the_machine(shape, constraints):
     """Served or not, while other jobs come and go."""
 
     def work(nodes):
         pool = used(nodes)
-        asked, other = request(pool, shape, **system), request(pool, "slot/core=3")
+        asked, other = request(pool, shape, constraints), request(pool, "slot/core=3")
         counts = []
         for jobid in range(20):
             pool.alloc(2 * jobid, other)
@@ -395,7 +373,7 @@ def test_equal_parts_in_thousands_of_switches_are_found_in_time_that_grows_as_th
         pool = Pool(R)
         occupy(pool, -1, dict.fromkeys(range(0, 4 * switches, 3), (1, 0)))
         options = {"within": f"switch:{switches}:balanced"}
-        asked = request(pool, shape.format(2 * switches), treepool=options)
+        asked = request(pool, shape.format(2 * switches), **options)
         with Lines() as lines:
             assert pool.choice(asked).selection is not None
         return lines.count

@@ -10,7 +10,6 @@ from depth import examples
 from treepool.errors import InvalidHostlist
 from treepool.rfc import hostlist, idset
 from treepool.rfc.hostindex import HostIndex
-from work import Lines
 
 
 def found(hosts: list[str], *texts: str) -> list[str]:
@@ -74,13 +73,3 @@ def test_long_ranges_in_a_pool_whose_ranks_are_in_any_order(
     listed = {number for pair in ranges for number in range(min(pair), max(pair) + 1)}
     expected = [f"n{number:03d}" for number in order if number in listed]
     assert found([f"n{number:03d}" for number in order], text) == expected
-
-
-def test_the_work_follows_the_text_and_the_hosts_found() -> None:
-    hosts = [f"n{i}" for i in range(4000)]
-    index = HostIndex(hosts, (1 << len(hosts)) - 1)
-    index.matching(["n[1-9999],n[1-9]7"])  # the index is made once
-    with Lines() as work:
-        for text in ("n[1-1000000]", "n[17-19]", "n1[7-9]", "x[1-1000000]", "n[1-9]-ib", "n[1-9]7"):
-            index.matching([text])
-    assert work.count < 2500  # one line for each host would be 24,000

@@ -77,11 +77,6 @@ def test_the_examples_of_rfc_14_and_25_are_valid(name):
             "/tasks/0/count/per_slot: must be at least 1, not 0",
         ),
         (
-            "/tasks/0/count",
-            {"per_resource": {"type": "gpu", "count": 1}},
-            "/tasks/0/count/per_resource/type: slot 'a' has no resource of type 'gpu'",
-        ),
-        (
             "/tasks/0/nice",
             1,
             "/tasks/0/nice: unknown key; known are command, slot, count, distribution, attributes",

@@ -1,7 +1,7 @@
 """How far the domains of a node are from each other, where the key has distances.
 
 The key gives distances between the domains of one locality, which have the memory. Two other
-domains are as far apart as the memory in or around them, on average of both directions.
+domains are as far apart as the memory in them, on average of both directions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNIT = 1000
 #: For each domain of some siblings, its distance to each of them; empty if all are as far apart.
 Apart = Mapping[D, Mapping[D, int]]
 
-#: The memory in or around each domain of a topo: places in a matrix.
+#: The memory in each domain of a topo: places in a matrix.
 Places = Mapping[Topo, Sequence[int]]
 
 
@@ -34,14 +34,12 @@ def places_in(topo: Topo, distances: Distances) -> Places:
     place = {domain: i for i, domain in enumerate(bases)}
     places: dict[Topo, Sequence[int]] = {}
 
-    def visit(domain: Topo, around: Sequence[int]) -> Sequence[int]:
-        own = [place[domain]] if domain in place else []
-        inside = [visit(inner, own or around) for inner in domain.inside]
-        here = own or list(chain.from_iterable(inside))
-        places[domain] = here or around
-        return here
+    def visit(domain: Topo) -> Sequence[int]:
+        inside = list(chain.from_iterable(visit(inner) for inner in domain.inside))
+        places[domain] = [place[domain]] if domain in place else inside
+        return places[domain]
 
-    visit(topo, ())
+    visit(topo)
     return places
 
 
