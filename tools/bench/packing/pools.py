@@ -12,7 +12,8 @@ from typing import Any, Optional, Protocol
 from bench.packing.clusters import Ask, Cluster, Ids, Mix
 from bench.peer import PeerPool
 from treepool.errors import InsufficientResources
-from treepool.placement.choose.pastmix import finished, past_mix
+from treepool.placement.choose.pastmix import past_mix
+from treepool.placement.effort import finished
 from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
 from treepool.rfc.rset import ResourceSet
