@@ -164,7 +164,7 @@ def test_no_such_command_is_127_and_what_cannot_run_126(real, numactl, tmp_path,
 
 
 def test_pus_that_are_not_here_are_an_error(bind):
-    result = bind(allocated("999"), "true", node=Made(1, 1, 1000, 1).xml())
+    result = bind(allocated("999"), "false", node=Made(1, 1, 1000, 1).xml())
     assert result.is_one_line_error("cannot pin to PUs 999")
 
 
@@ -187,10 +187,11 @@ def test_outside_a_task_of_a_job_it_says_so(rank):
     "options, words, status",
     [
         ([], ["a COMMAND is needed"], 2),
-        (["--rank", "4", "true"], ["R.json", "R has ranks 0, not 4"], 1),
-        (["--rank", "x", "true"], ["--rank x", "is not a rank"], 2),
-        (["--task", "2/2", "true"], ["--task 2/2", "I/N"], 2),
-        (["--memory", "all", "true"], ["--memory", "invalid choice"], 2),
+        (["--rank", "4", "--print"], ["R.json", "R has ranks 0, not 4"], 1),
+        (["--rank", "x", "--print"], ["--rank x", "is not a rank"], 2),
+        (["--task", "2/2", "--print"], ["--task 2/2", "I/N"], 2),
+        (["--task", "first", "--print"], ["--task first", "I/N"], 2),
+        (["--memory", "all", "--print"], ["--memory", "invalid choice"], 2),
     ],
 )
 def test_wrong_uses_are_one_line(bind, options, words, status):
@@ -207,7 +208,7 @@ def test_xml_is_one_file(treepool, write, tmp_path):
     R = write(allocated("0-3"), "R.json")
     write(xml(), "node.xml")
     for name in (tmp_path, f"{tmp_path}/node.xml:0"):
-        result = treepool("bind", "--R", R, "--xml", name, "true")
+        result = treepool("bind", "--R", R, "--xml", name, "--print")
         assert result.is_one_line_error("--xml", "must be one file", status=2)
 
 

@@ -302,6 +302,22 @@ def test_the_plot_has_a_line_in_each_panel_for_each_set_of_options(treepool, tmp
     assert {"cores in use, %", "GPUs in use, %", "jobs waiting", *rules} <= set(words)
 
 
+def test_a_plot_is_higher_by_the_lines_of_its_legend(treepool, tmp_path):
+    pytest.importorskip("matplotlib")
+    path, heights = tmp_path / "out.svg", []
+    for number in (1, 6):
+        words = ["--compare", "policy=easy"] * number
+        assert treepool("replay", "--synthetic", 5, "--svg", path, *words).status == 0
+        heights.append(float(ElementTree.parse(path).getroot().get("viewBox").split()[3]))
+    assert heights[0] < heights[1]
+
+
+def test_a_plot_that_cannot_be_written_is_refused_before_the_replay(treepool, tmp_path):
+    pytest.importorskip("matplotlib")
+    result = treepool("replay", "--synthetic", 60, "--svg", tmp_path / "none" / "out.svg")
+    assert result.is_one_line_error("argument --svg", "No such file", status=2)
+
+
 def test_a_plot_without_matplotlib_is_one_line_that_names_the_extra(treepool, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = treepool("replay", "--synthetic", 60, "--svg", "out.svg")

@@ -1,6 +1,8 @@
 """Other allocators: any program that speaks lines of JSON, and flux-core's own TreePool."""
 
 import json
+import os
+import re
 import sys
 
 import pytest
@@ -82,6 +84,17 @@ if m["op"] == "alloc" and m["id"] == 3:
     assert (result.status, result.out.splitlines()[-1]) == (0, "10 of 10, 1 not judged")
     assert verdicts(result) == ["ok", "ok", "--", *["ok"] * 8]
     assert "(unsupported: not three)" in result.out and result.err == ""
+
+
+def test_a_program_that_goes_on_after_its_input_is_ended(treepool, tmp_path):
+    text = """
+import atexit, os, time
+if m["op"] == "hello":
+    atexit.register(time.sleep, 100)
+said = {"error": "unsupported", "message": f"I am {os.getpid()}"} if m["op"] == "alloc" else {}"""
+    result = treepool("conformance", "--with", program(tmp_path, text + SAY), A)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(re.search(r"I am (\d+)", result.out)[1]), 0)
 
 
 @pytest.mark.parametrize("op", ["pool", "alloc"])
@@ -280,6 +293,8 @@ def test_one_of_several_answers_or_a_property_will_do(treepool, tmp_path):
         assert played(treepool, tmp_path, ("slot=2/[core=8;gpu=1]", expect)) == [verdict]
     wide = {"slots": {**slots, "number": 1, "core": 16, "gpu": 2}}  # two domains
     assert played(treepool, tmp_path, ("slot/[core=16;gpu=2]", wide)) == ["FAIL"]
+    few = {"slots": {**slots, "number": 1, "core": 1, "gpu": 2}}  # the cores would do
+    assert played(treepool, tmp_path, ("slot/[core=1;gpu=2]", few)) == ["FAIL"]
 
 
 def test_names_key_and_the_R_of_an_instance_inside_are_compared_if_they_are_told(

@@ -45,8 +45,11 @@ def attributes(name, values, drop=0):
     return f'<memattr name="{name}" flags="5">{"".join(lines[drop:])}</memattr>\n'
 
 
-def by_gp(name):
-    matrix = hwlocfile.distances(name, "NUMANode", numbers_of(Made().xml(), "NUMANode"), SLIT)
+def by_gp(name, *last):
+    """A matrix of the NUMA nodes by gp_index; that of the last one is *last*, if given."""
+    numbers = numbers_of(Made().xml(), "NUMANode")
+    numbers = [*numbers[: 4 - len(last)], *last]
+    matrix = hwlocfile.distances(name, "NUMANode", numbers, SLIT)
     return matrix.replace('kind="9"', 'kind="5"')
 
 
@@ -64,6 +67,7 @@ def distances(more, levels=None, **form):
         attributes("Latency", SLIT),
         by_os("NUMALatency", 5, [8 * value for value in SLIT]),
         attributes("Bandwidth", BANDWIDTH) + by_os("NUMALatency", 5, SLIT),
+        by_gp("NUMALatency", 9999) + attributes("Latency", SLIT),  # of a node that is not there
     ],
 )
 def test_latencies_are_distances_with_ten_for_local(more):

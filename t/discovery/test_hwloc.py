@@ -101,17 +101,30 @@ def test_memory_of_a_level_that_is_left_out_belongs_to_the_domain_of_its_cores()
     }
 
 
-def test_numa_nodes_around_sockets_nest_the_other_way():
-    text = Made(packages=2, numas=1).xml(3)
+def with_memory_of_all(text, number):
+    """*text* with one more NUMA node, of all cores and 16 GiB."""
     whole = re.search(r'cpuset="(0x[0-9a-f]+)"', text).group(1)
-    # One NUMA node for both packages.
-    text = re.sub(r'<object type="NUMANode"[^>]*>\n</object>\n', "", text)
-    text = text.replace(
+    return text.replace(
         '<object type="Package"',
-        f'<object type="NUMANode" os_index="0" local_memory="{1 << 34}" cpuset="{whole}">'
+        f'<object type="NUMANode" os_index="{number}" local_memory="{1 << 34}" cpuset="{whole}">'
         '</object><object type="Package"',
         1,
     )
+
+
+def test_the_memory_of_a_node_is_all_that_is_in_it():
+    text = with_memory_of_all(Made().xml().replace("0x0000000f", "0x0000001f"), 4)
+    l3s = [{"cores": f"{i}-{i + 3}", "memory": 16} for i in (0, 4, 8, 12)]
+    assert topo_of(read_hwloc(text), ["socket", "l3"]).topo == {
+        "memory": 16 + 4 * 16,
+        "socket": [{"l3": l3s[:2]}, {"l3": l3s[2:]}],
+    }
+
+
+def test_numa_nodes_around_sockets_nest_the_other_way():
+    text = Made(packages=2, numas=1).xml(3)
+    text = re.sub(r'<object type="NUMANode"[^>]*>\n</object>\n', "", text)
+    text = with_memory_of_all(text, 0)
     assert topo_of(read_hwloc(text), ["socket", "numa"]).topo == {
         "numa": [{"memory": 16, "socket": [{"cores": "0-3"}, {"cores": "4-7"}]}]
     }

@@ -184,6 +184,13 @@ def check_a_shape_is_told_what_it_would_get_now_when_or_why_never():
         assert said in line, line
 
 
+def check_a_shape_gets_only_nodes_that_its_queue_requires():
+    here = Loaded(more={"queues": {"any": {}, "big": {"requires": ["large"]}}})
+    assert here.typed("alloc", "--instance", "--queue=any", "slot/core").status == 0
+    said = here.typed("alloc", "--instance", "--queue=big", "slot/core")
+    assert said.status == 1 and "large" in said.out
+
+
 def check_defaults_of_the_site_count_for_a_shape_as_for_a_job():
     policy = {"jobspec": {"defaults": {"system": {"duration": "1h", "queue": "short"}}}}
     long = {"policy": {"jobspec": {"defaults": {"system": {"duration": "2h"}}}}}
@@ -261,6 +268,21 @@ def check_a_window_admits_its_queue_with_virtual_ones_and_its_users():
         assert all(job.R for job in jobs.values()), "those that wait start when it is gone"
         for job in jobs.values():
             here.ended(job)
+
+
+def check_a_window_admits_the_jobs_of_its_bank_that_wait_or_run_when_it_is_added():
+    here = Loaded(policy="easy")
+    add(here, "first", 0, 60)
+    ours, theirs = (
+        here.waits("slot/core", duration=HOUR, system={"bank": bank}) for bank in ("physics", "art")
+    )
+    add(here, "bank", 5, 60, "--bank=physics")
+    remove(here, "first")
+    assert ours.R and theirs.waits
+    remove(here, "bank")
+    assert theirs.R
+    said = add(here, "bank", 5, 60, "--bank=physics")
+    assert said.err.strip().endswith(f"may still run when it starts: {name_of(theirs)}")
 
 
 def check_jobs_that_wait_have_the_leave_that_a_changed_window_gives():

@@ -83,6 +83,11 @@ def test_each_kind_of_node_has_its_own_advice_the_most_frequent_first():
     assert [advice.ranks for advice in found] == [(5, 6, 7, 8), (0, 1, 2), (3, 4)]
     assert found[0].hosts == ("n5", "n6", "n7", "n8")
     assert [len(advice.levels) for advice in found] == [1, 3, 3]
+    for advice in found:
+        alone = Pool(R)
+        alone.remove_ranks(alone.ranks & ~idset.from_ids(advice.ranks))
+        alone.mark_down("all")
+        assert advise(alone) == ((advice,), 0), "whatever is beside it, and also while it is down"
 
 
 @pytest.mark.parametrize("seed", range(examples(40)))

@@ -95,6 +95,11 @@ def test_rules_and_what_goes_without_saying_are_told_to_those_who_ask():
             ["slot=1/[core=5;gpu=1]", "slot=1/socket/[core=1;gpu=2]"],
             "needs 5 cores and 1 GPU in one socket: none has both free",
         ),
+        (  # one NUMA domain is idle, the others have two cores left
+            "node/slot=2/core=3",
+            ["numa=3/slot=1/core=2"],
+            "needs 2 slots, each in one numa: there is room for 1",
+        ),
         (
             "slot=1/node{x}",
             ["slot=1/[core=3;gpu=1]"],

@@ -103,6 +103,11 @@ def test_a_job_is_its_letter_on_its_cells(picture_of):
     assert f"15 {TIMES} xeon[1-15]" in shown
 
 
+def test_cells_that_are_too_many_to_draw_are_counted(picture_of):
+    shown = drawn(picture_of(nodes("0", "0-1999"), ["slot=1/core=8"]))
+    assert "A 8  . 1,992" in shown
+
+
 def test_a_gpu_in_no_whole_domain_has_a_sign_of_its_own(picture_of):
     assert "numa 0  A..............  gpu 0 ." in drawn(picture_of("a", ["slot=1/core=1"]))
 

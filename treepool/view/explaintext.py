@@ -29,7 +29,7 @@ _LABEL = 10
 _STYLES = {ALLOCATED: "green", INFEASIBLE: "red"}
 
 
-def text(told: Explanation, width: int, verbose: bool = False) -> Text:
+def text(told: Explanation, width: int, verbose: bool) -> Text:
     """*told* in at most *width* columns (at least NARROWEST)."""
     width = max(width, NARROWEST)
     lines: Lines = []
@@ -43,7 +43,7 @@ def text(told: Explanation, width: int, verbose: bool = False) -> Text:
     return Text("\n").join(lines)
 
 
-def details(told: Explanation, width: int, verbose: bool = False) -> Text:
+def details(told: Explanation, width: int, verbose: bool) -> Text:
     """Which jobs would have to end or what would fit, and why *told* gets nothing; no headline."""
     width = max(width, NARROWEST)
     lines = _parts(told, width, _waits, _near, _passed, _away)
