@@ -136,10 +136,11 @@ def _taken(told: Explanation) -> Lines:
     local = sum(one.local * len(one.nodes.ranks) for one in told.taken)
     if any(one.places for one in told.taken):
         where = "in the smallest kind of domain that its node, idle, could offer"
+        be = "is" if local in (0, 1, slots) else "are"
         which = "every slot" if local == slots else f"{local:,} of {count(slots, 'slot')}"
         which = "no slot" if not local else which
         tried = "second pass: " if told.second_pass else "first pass: "
-        lines.append(Text(f"     {tried if told.passes else ''}{which} is {where}"))
+        lines.append(Text(f"     {tried if told.passes else ''}{which} {be} {where}"))
     if told.fitness is not None:
         lines.append(Text(f"     fitness {_fitness(told.fitness)}"))
     return lines
