@@ -78,8 +78,6 @@ class Discovery:
         self._open: dict[int, OpenRequest] = {}
         self._found: list[Nodes] = []
         self._failed: dict[int, str] = {}
-        #: Why each rank was handed over without topology, if the reason is known.
-        self._told: dict[int, str] = {}
         #: Bitmasks of ranks: those asked for at first that are not handed over yet, -1 before any
         #: is; handed over, asked for, up, and with a known topology, even if not handed over yet.
         self.first = -1
@@ -124,8 +122,6 @@ class Discovery:
         The reactor must be running, or about to: it receives the answers, which can be late.
         """
         new = ranks & ~self._described & ~self.unknown
-        for rank in idset.iterate(new):
-            self._told.pop(rank, None)
         if new and self.first < 0:
             self.first = new
         self.wanted |= new
@@ -193,9 +189,9 @@ class Discovery:
                 try:
                     self._use(rank, self._describer.of_xml(answer, f"rank {rank}"))
                 except Exception as e:  # whatever it sent: others must not wait for it
-                    self._fail(rank, str(e) or type(e).__name__)
+                    self._failed[rank] = str(e) or type(e).__name__
             elif current:
-                self._fail(rank, answer)
+                self._failed[rank] = answer
         self._answered(rank, sent)
         self._ask()
         self._hand_over_soon()
@@ -208,18 +204,13 @@ class Discovery:
         if stray_cores or stray_gpus:
             what = "cores" if stray_cores else "gpus"
             ids = idset.encode(stray_cores or stray_gpus)
-            self._fail(rank, f"R has {what} {ids}, which its hwloc topology does not")
+            self._failed[rank] = f"R has {what} {ids}, which its hwloc topology does not"
         elif self._exact and entry.cores != machine.cores:
-            self._fail(rank, "its hwloc topology has more cores than R, so ids may differ")
+            self._failed[rank] = "its hwloc topology has more cores than R, so ids may differ"
         else:
             self._failed.pop(rank, None)
             self._described |= 1 << rank
             self._found.append(Nodes(1 << rank, node))
-
-    def _fail(self, rank: int, why: str) -> None:
-        """Record that *rank* has no topology; each reason is reported once per rank."""
-        if self._told.get(rank) != why:
-            self._failed[rank] = self._told[rank] = why
 
     # -- time
 
@@ -234,7 +225,7 @@ class Discovery:
         late = [request.rank for request in self._open.values() if request.due <= self._ticks]
         for rank in late:
             del self._open[rank]
-            self._fail(rank, LATE)
+            self._failed[rank] = LATE
             self._answered(rank, False)
         self._digests.tick()
         self._ask()
