@@ -355,7 +355,7 @@ def test_what_many_slots_take_on_a_node_of_many_domains_is_counted_and_then_chos
     pool = Pool(R)
     masks = distinct_masks(200, 40, width=192)
     occupy(pool, -1, {rank: (mask, 0) for rank, mask in enumerate(masks)})
-    with Lines(most=200 * 6000):
+    with Lines(most=200 * 7000):
         assert pool.choice(request(pool, "slot=15201/l3=2/core=1")).selection is None
     with Lines(most=60_000):
         assert pool.alloc(1, request(pool, "node/slot=50/l3=2/core=1"))
