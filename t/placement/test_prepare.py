@@ -124,10 +124,12 @@ def test_what_a_job_takes_of_hundreds_of_states_is_chosen_before_it_is_placed(sh
         assert granted(found)
 
 
-def test_nodes_that_only_seemed_equal_are_looked_at_in_small_steps():
-    """A slot is local on rank 0 alone, whose switch has idle nodes: the others are tried first."""
-    ranks, sockets = 200, 4
-    topo = {"socket": [{"cores": f"{8 * i}-{8 * i + 7}"} for i in range(sockets)]}
+def seemingly_equal(ranks):
+    """A pool where a slot of four cores is local on rank 0 alone, whose switch has idle nodes.
+
+    All others seem to be equal to it, and are tried first.
+    """
+    topo = {"socket": [{"cores": f"{8 * i}-{8 * i + 7}"} for i in range(4)]}
     switches = {"switch": [{"ranks": f"{r}-{r + 9}"} for r in range(0, ranks, 10)]}
     pool = Pool(nodes(f"0-{ranks - 1}", "0-31", topo=topo, fabric=switches))
     pairs = itertools.product(itertools.combinations(range(8), 2), repeat=2)
@@ -137,6 +139,12 @@ def test_nodes_that_only_seemed_equal_are_looked_at_in_small_steps():
     for rank in (0, *range(10, ranks)):
         taken = sum(1 << core for core in range(32) if core not in free[rank])
         pool.occupy(-1 - rank, ((1 << rank, taken, 0),))
+    return pool
+
+
+def test_nodes_that_only_seemed_equal_are_looked_at_in_small_steps():
+    ranks = 200
+    pool = seemingly_equal(ranks)
     asked = request_of(pool, "slot/core=4", {})
     steps, more = pool.situation.prepare(asked), True
     while more:
@@ -144,3 +152,25 @@ def test_nodes_that_only_seemed_equal_are_looked_at_in_small_steps():
             more = next(steps, None) is not None
     with Lines(most=100 * ranks):
         assert pool.choice(asked).selection.ranks == 1
+
+
+@pytest.mark.parametrize("change", ["down", "taken", "free"])
+def test_nodes_that_seem_equal_may_change_while_they_are_looked_at(change):
+    ranks = 100
+    for number in range(0, ranks, 3):
+        pool = seemingly_equal(ranks)
+        asked = request_of(pool, "slot/core=4", {})
+        steps = pool.situation.prepare(asked)
+        for _ in range(number):
+            next(steps, None)
+        for rank in range(20, 60):
+            if change == "down":
+                pool.mark_down(str(rank))
+            elif change == "free":
+                pool.free(-1 - rank)
+            else:
+                pool.occupy(1000 + rank, ((1 << rank, (1 << 32) - 1, 0),))
+        with Lines(most=100 * ranks * ranks):
+            for _ in steps:
+                pass
+        assert pool.choice(asked).selection is not None

@@ -104,7 +104,8 @@ class Domains:
         return finished(self.steps_on_one(domain, units))
 
     def steps_on_one(self, domain: int, units: int) -> Generator[int, None, Optional[Selection]]:
-        """``on_one`` in steps; yields the work of each."""
+        """``on_one`` in steps; yields the work of each. If nodes change meanwhile, it looks at each
+        node once, and what it returns is of no use."""
         ask, candidates = self.request.ask, self.candidates_in(domain)
         candidates.refresh()
         top, index = candidates.best(), self.situation.index
@@ -117,6 +118,7 @@ class Domains:
             rank = self.census.first(among, domain)
             there = index.state_of[rank]
             assert there is not None
+            among &= ~(index.buckets.get(there, 0) | 1 << rank)
             known = ask in there.fits
             stands = there is state or candidates.stands(there, top.order, units)
             if not known:
@@ -124,7 +126,6 @@ class Domains:
             if stands:
                 state = there
                 break
-            among &= ~index.buckets[there]
         gives = assess(state, ask)
         return Selection((Grant(state, 1 << rank, gives, units),), gives.nslots(units - 1))
 
