@@ -1,8 +1,9 @@
 """Placing slots: how many fit in one scope of a node, and in which domains they sit.
 
 Numbers say how many slots fit where a slot is an amount, or domains of one locality with nothing
-beside them (see ``decided``). They are counted, and each takes the best domains that leave enough
-for the others. For other slots the number is an upper bound, and a search finds out.
+beside them (see ``decided``); with links demanded, where it is one amount, and the GPUs are linked
+in groups. They are counted, and each takes the best domains that leave enough for the others. For
+other slots the number is an upper bound, and a search finds out.
 
 An amount affects the others only by its size, not by the ids it takes inside its domain. What slots
 take is therefore a choice of domains in which no domain promises more to the scopes inside it than
@@ -36,7 +37,7 @@ from treepool.placement.on_node.levels import (
     levels_of,
     usable_gpus,
 )
-from treepool.placement.request.need import SLOT, Need, Part, decided, least
+from treepool.placement.request.need import SLOT, Need, Part, decided, least, only_amount
 from treepool.rfc import idset
 
 #: How many domains can be listed or compared at the effort of one choice.
@@ -207,8 +208,6 @@ class OnNode:
         """What *number* slots of *need* take in *scope* where numbers say that they fit."""
         amount = Take(scope, asked_of(scope, need), False)
         takes = [amount] * number if need.takes_amount else []
-        if need.demand is not None:  # only the GPUs of one slot must be joined
-            takes = [attrs.evolve(take, slot=slot) for slot, take in enumerate(takes)]
         for part in need.parts:
             left = number
             for group in self.groups(scope, part, ordered=True):
@@ -431,6 +430,8 @@ class Slots:
         effort = Effort()
         if self.takes is None:
             takes = OnNode(*self.node, effort).plan(self.scope, self.need, number)
+            if self.need.has_gpu_demand:  # only the GPUs of one slot must be joined
+                takes = [attrs.evolve(take, slot=slot) for slot, take in enumerate(takes)]
         else:
             takes = [take for take in self.takes if take.slot <= number]
         node_type, cores, gpus, _, plain = self.node
@@ -466,7 +467,8 @@ def slots_in(
         gpus &= node_type.gpus_with(need.gpu_memory)
     here = OnNode(node_type, cores, gpus, local, plain, effort)
     beside = need.takes_amount and bool(need.parts)
-    grouped = not need.parts and here.groups_of_gpus(need) is not None
+    amount = only_amount(need)
+    grouped = amount is not None and here.groups_of_gpus(amount) is not None
     if grouped or (decided(need, local) and not (beside and node_type.root.mig)):
         return Slots(node, scope, need, here.copies(scope, need, most))
     part = effort.part()

@@ -215,6 +215,17 @@ def decided(need: Need, local: bool) -> bool:
     return _is_apart(need) and need.with_core == _brings_core(need)
 
 
+def only_amount(need: Need) -> Optional[Need]:
+    """The one amount that is all that a slot of *need* takes, in one domain of each level that it
+    names; None if it takes more, or whole domains."""
+    if not need.parts:
+        return need
+    (part, *others), each = need.parts, need.parts[0].count.minimum
+    if others or need.takes_amount or part.name == SLOT or part.whole or each > 1:
+        return None
+    return only_amount(part.need) if need.with_core == _brings_core(need) else None
+
+
 def _is_apart(need: Need) -> bool:
     """Whether what a slot of *need* takes is one amount, or in domains that do not share anything:
     of one locality at each level, with nothing beside them, and no links between their GPUs."""
