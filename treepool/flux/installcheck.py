@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shlex
@@ -117,9 +118,11 @@ def _schedulers(flux: FluxSite, env: Mapping[str, str], chooses: bool) -> Iterat
     own = [flux.modprobe.parent, flux.configuration / "modprobe"]
     path = _paths(env, "FLUX_MODPROBE_PATH") if "FLUX_MODPROBE_PATH" in env else own
     path += _paths(env, "FLUX_MODPROBE_PATH_APPEND")
-    files = [file for place in path for file in sorted(place.glob("modprobe.d/*.toml"))]
+    files = [flux.modprobe.parent / "modprobe.toml"]
+    for place in path:  # Path.glob() raises an error where it may not look
+        files += map(Path, sorted(glob.glob(f"{glob.escape(str(place))}/modprobe.d/*.toml")))
     try:
-        found = schedulers.installed([flux.modprobe.parent / "modprobe.toml", *files])
+        found = schedulers.installed(files)
     except SetupError as e:
         yield Finding("schedulers", f"not known: {e}")
         return
