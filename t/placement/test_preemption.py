@@ -160,6 +160,19 @@ def test_one_whose_time_would_not_have_come_does_not_start_in_the_way():
     assert 3 not in site.started_at
 
 
+@pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
+def test_a_preemptible_job_is_planned_after_one_that_preempts_and_runs_longest(policy):
+    site = Site(nodes=1, policy=policy, depth=4)
+    site.submit(1, "slot/core=8", 100, after=10)
+    site.submit(2, "slot/core=8", 500)
+    site.submit(3, "slot/core=8", 20, after=20)
+    site.at(NOW + 11)  # the second waits for the first to end
+    assert site.starts() == {2: NOW + 10, 3: NOW + 510}
+    site.submit(4, "slot/core=8", 20)
+    site.at(NOW + 2000)
+    assert site.started_at == {1: NOW, 2: NOW + 12, 3: NOW + 512, 4: NOW + 532}
+
+
 def test_the_youngest_and_smallest_end_first():
     site = Site(nodes=4)
     for jobid in range(1, 5):

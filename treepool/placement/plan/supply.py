@@ -25,7 +25,8 @@ class Supply:
     They are never less than what is free. What windows have counts as free: jobs that run when one
     begins hold the same cores. Where jobs are preemptible, what is planned for those that preempt
     is theirs too: for a job that *preempts* preemptible jobs hold until they may be ended, and for
-    one that does not, only they count. *holdings* are counted in steps, by ``settled``.
+    one that does not, only they count, but when either ends is a time to try. *holdings* are counted
+    in steps, by ``settled``.
     """
 
     def __init__(
@@ -66,10 +67,11 @@ class Supply:
 
     def _count(self, holder: Holder, holding: Holding, sign: int) -> None:
         """Count a holding that comes, if *sign* is 1, or one that goes, if it is -1."""
-        if not holding.ranks & self._within or (holding.preempts and self._preempts is False):
+        if not holding.ranks & self._within:
             return
         cores = gpus = 0
-        for ranks, its_cores, its_gpus in () if isinstance(holder, str) else holding.parts:
+        is_free = isinstance(holder, str) or (holding.preempts and self._preempts is False)
+        for ranks, its_cores, its_gpus in () if is_free else holding.parts:
             nodes = idset.size(ranks & self._within)
             cores += nodes * idset.size(its_cores)
             gpus += nodes * idset.size(its_gpus)
