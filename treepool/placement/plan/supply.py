@@ -25,8 +25,8 @@ class Supply:
     They are never less than what is free. What windows have counts as free: jobs that run when one
     begins hold the same cores. Where jobs are preemptible, what is planned for those that preempt
     is theirs too: for a job that *preempts* preemptible jobs hold until they may be ended, and for
-    one that does not, only they count, but when either ends is a time to try. *holdings* are counted
-    in steps, by ``settled``.
+    one that does not, only they count. When either ends is a time to try. *holdings* are counted in
+    steps, by ``settled``.
     """
 
     def __init__(
