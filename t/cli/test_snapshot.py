@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import pytest
 
@@ -178,8 +177,7 @@ def test_a_mistake_is_told_in_one_line(treepool, monkeypatch, tmp_path, words, s
     assert result.out == ""
 
 
-def test_without_flux_there_is_nothing_to_take_a_snapshot_of(treepool, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "flux", None)
+def test_without_flux_there_is_nothing_to_take_a_snapshot_of(treepool, without_flux, tmp_path):
     path = tmp_path / "new.json"
     assert treepool("snapshot", path).is_one_line_error("use flux treepool", status=2)
     assert not path.exists()

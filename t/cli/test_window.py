@@ -130,10 +130,7 @@ def test_what_the_scheduler_says_of_a_key_is_said_of_its_option(treepool, client
     assert treepool(*ADD).err == f"treepool window: argument {option}: is wrong: /7\n"
 
 
-def test_without_flux_one_line_says_so(treepool, monkeypatch):
-    monkeypatch.setitem(sys.modules, "flux", None)
-    monkeypatch.delitem(sys.modules, "treepool.flux.client", raising=False)
-    monkeypatch.delattr("treepool.flux.client", raising=False)
+def test_without_flux_one_line_says_so(treepool, without_flux):
     assert treepool("window", "list").is_one_line_error("use flux treepool", status=2)
 
 

@@ -47,7 +47,7 @@ ANSWERS, QUESTIONS = _imported()
 class Source:
     """A queue on *pool*, in which a job runs and another waits."""
 
-    defers = False
+    defers = defers_refused = False
 
     def __init__(self, pool):
         self.pool = pool
