@@ -4,12 +4,11 @@ FLUX_CORE_SRC names the source tree of flux-core, configured and built; without 
 """
 
 import os
-import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+import sharness
 
 from broker import HERE, environment
 
@@ -75,21 +74,8 @@ def run(tmp_path):
     def run(name, module="default-pool", replaced=("simple", "fifo", "backfill")):
         for scheduler in replaced:
             shutil.copy(HERE / f"flux/schedulers/{module}.py", modules / f"sched-{scheduler}.py")
-        done = subprocess.run(
-            [f"./{name}.t", "--verbose", f"--root={root}"],
-            cwd=folder,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=600,
-        )
-        (folder / f"{name}.broker.log").unlink(missing_ok=True)
-        plan = re.search(r"^1\.\.(\d+)$", done.stdout, re.MULTILINE)
-        assert plan, done.stdout[-3000:]
-        failed = re.findall(r"^not ok \d+ - (.*)$", done.stdout, re.MULTILINE)
-        return failed, int(plan[1]), set(loaded.read_text().split())
+        failed, count = sharness.run(folder, name, root, env)
+        return failed, count, set(loaded.read_text().split())
 
     return run
 

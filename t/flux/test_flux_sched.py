@@ -4,12 +4,11 @@ FLUX_SCHED_SRC names the source tree of flux-sched; without it they are skipped.
 """
 
 import os
-import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+import sharness
 
 from broker import HERE, environment
 from features import needs_fluxion
@@ -43,16 +42,6 @@ def test_jobs_are_served_as_by_fluxion(tmp_path, name):
         TREEPOOL_TEST_LOADED=str(loaded),
     )
     del env["FLUX_MODPROBE_PATH"]  # Fluxion's modules are named there, and disabled by its tests
-    done = subprocess.run(
-        [f"./{name}.t", "--verbose", f"--root={root}"],
-        cwd=folder,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=600,
-    )
-    assert re.search(r"^1\.\.\d+$", done.stdout, re.MULTILINE), done.stdout[-3000:]
-    assert re.findall(r"^not ok \d+ - (.*)$", done.stdout, re.MULTILINE) == []
+    failed, _ = sharness.run(folder, name, root, env)
+    assert failed == []
     assert set(loaded.read_text().split()) == {"sched-treepool"}
