@@ -43,10 +43,10 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @attrs.define(eq=False)
 class _Program:
-    """A program on the node of ``rank``, and what it wrote; it is late from tick ``due`` on."""
+    """A program on the node of ``rank``, in how many ticks it is late, and what it wrote."""
 
     rank: int
-    due: int
+    left: int
     text: str = ""
 
 
@@ -63,7 +63,6 @@ class Digests:
         self._waiting: deque[int] = deque()
         #: By rank, the programs that run and are not late.
         self._running: dict[int, _Program] = {}
-        self._ticks = 0
         self._failed = 0
         #: How many nodes sent a digest.
         self.told = 0
@@ -80,9 +79,10 @@ class Digests:
 
     def tick(self) -> None:
         """A second is over: do not wait for programs that are late."""
-        self._ticks += 1
-        for program in [p for p in self._running.values() if p.due <= self._ticks]:
-            self._end(program, False)
+        for program in list(self._running.values()):
+            program.left -= 1
+            if program.left <= 0:
+                self._end(program, False)
 
     def _next(self) -> None:
         while self._waiting and len(self._running) < IN_FLIGHT:
@@ -93,7 +93,7 @@ class Digests:
                 self._receive(rank, None)
                 continue
             # One tick more, because the next tick may come at once.
-            program = self._running[rank] = _Program(rank, self._ticks + 1 + TIMEOUT)
+            program = self._running[rank] = _Program(rank, 1 + TIMEOUT)
             future = self._handle.rpc(EXEC, _request(), rank, FLUX_RPC_STREAMING)
             then(self._handle, future, self._on_answer, program)
 

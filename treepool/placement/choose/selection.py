@@ -102,8 +102,7 @@ def select(request: Request, candidates: Candidates) -> Optional[Selection]:
 
 def _nodes(request: Request, nodes: Count, candidates: Candidates) -> Optional[Selection]:
     """Select distinct *nodes*, for slots that span them: the most slots, then the most of each."""
-    least = nodes.minimum * request.units.minimum
-    chosen, number = _distinct(least, request.most, candidates)
+    chosen, number = _distinct(request.most, candidates)
     nslots = request.units.largest(number // nodes.minimum)
     if nslots is None:
         return None
@@ -113,8 +112,8 @@ def _nodes(request: Request, nodes: Count, candidates: Candidates) -> Optional[S
     return Selection(grants, nslots if request.spans else _slots_of(grants))
 
 
-def _distinct(least: int, most: Optional[int], candidates: Candidates) -> tuple[list[Equals], int]:
-    """Distinct nodes in order, and how many, up to *most*; none if there are fewer than *least*."""
+def _distinct(most: Optional[int], candidates: Candidates) -> tuple[list[Equals], int]:
+    """Distinct nodes in order, and how many, up to *most*."""
     chosen: list[Equals] = []
     found = 0
     for equals in candidates.in_order():

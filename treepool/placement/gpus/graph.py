@@ -115,13 +115,13 @@ def joined_sets(
         candidates &= ~twins
 
 
-def lowest_joined(graph: Optional[Graph], among: int, number: int, effort: Effort) -> int:
+def lowest_joined(graph: Graph, among: int, number: int, effort: Effort) -> int:
     """The first joined set of *number* of the GPUs *among*; none (0) if there is no such set.
 
     *effort* counts the search, which has one of its own. Raises GaveUp if it takes too long.
     """
     own = Effort()
-    found = 0 if graph is None else next(joined_sets(graph, among, number, own), 0)
+    found = next(joined_sets(graph, among, number, own), 0)
     effort.tried += own.tried
     return found
 

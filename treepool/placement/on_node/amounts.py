@@ -44,20 +44,21 @@ def amount_ids(
     GPUs and cores together need. The cores are then chosen near the GPUs. Once *effort* is spent,
     sets are not compared.
     """
-    linked = links is not None and want[0] > 0
-    if not linked and not domain.children:
+    links = links if want[0] else None
+    if links is None and not domain.children:
         return lowest_ids(domain, want, cores, gpus)
     free = domain.gpus & gpus
 
     def cores_beside(taken: int) -> int:
         return cores_near(domain, taken, want[1], cores, gpus)
 
-    if links is None or not linked or indifferent(links, free, demand or ANY):
-        taken = _best_gpus(domain, want, cores, gpus)
-    elif not effort.spent:
+    if links is None or indifferent(links, free, demand or ANY):
+        links = demand = None
+    graph = graph_of(links, demand)
+    if links is not None and not effort.spent:
         taken = best_set(links, free, want[0], demand or ANY, domain, cores_beside, effort) or 0
-    elif demand is not None:
-        taken = lowest_joined(graph_of(links, demand), free, want[0], effort)
+    elif graph is not None:
+        taken = lowest_joined(graph, free, want[0], effort)
     else:
         taken = _best_gpus(domain, want, cores, gpus)
     return cores_beside(taken), taken

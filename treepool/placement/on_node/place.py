@@ -183,16 +183,11 @@ class OnNode:
 
     def _amounts(self, host: Domain, need: Need) -> int:
         """How often *need*'s amount fits in *host*, at most."""
-        most, groups = self.ledger.copies(host, need), self.groups_of_gpus(need)
+        most, groups = self.ledger.copies(host, need), groups_of_gpus(self.node_type, need)
         if groups is not None:
             gpus = host.gpus & self.free[1] & usable_gpus(self.node_type, host, need)
             most = min(most, sum(idset.size(gpus & group) // need.gpus for group in groups))
         return most
-
-    def groups_of_gpus(self, need: Need) -> Optional[Collection[int]]:
-        """The groups of GPUs from one of which *need*'s GPUs must come; None if there are none."""
-        graph = graph_of(self.node_type.links, need.demand) if need.gpus > 1 else None
-        return None if graph is None else graph.groups
 
     def _times(self, group: Iterable[Domain], part: Part, most: int) -> dict[Domain, int]:
         """How often, up to *most*, each domain of *group* can give what *part* asks of one."""
@@ -463,13 +458,13 @@ def slots_in(
     Raises GaveUp if it is not known which domains of an idle node could give something.
     """
     node_type, cores, gpus, local, plain = node
-    if need.gpu_memory:
-        gpus &= node_type.gpus_with(need.gpu_memory)
-    here = OnNode(node_type, cores, gpus, local, plain, effort)
     beside = need.takes_amount and bool(need.parts)
     amount = only_amount(need)
-    grouped = amount is not None and here.groups_of_gpus(amount) is not None
+    grouped = amount is not None and groups_of_gpus(node_type, amount) is not None
     if grouped or (decided(need, local) and not (beside and node_type.root.mig)):
+        if need.gpu_memory:
+            gpus &= node_type.gpus_with(need.gpu_memory)
+        here = OnNode(node_type, cores, gpus, local, plain, effort)
         return Slots(node, scope, need, here.copies(scope, need, most))
     part = effort.part()
     search = Search(OnNode(*node, part), scope, need, most)
@@ -512,6 +507,12 @@ def able_domains(
 
     key = part.name, part.whole, alone, part.need
     return metered(node_type.able, MAX_MEMO, key, compute, effort)
+
+
+def groups_of_gpus(node_type: NodeType, need: Need) -> Optional[Collection[int]]:
+    """The groups of GPUs from one of which *need*'s GPUs must come; None if there are none."""
+    graph = graph_of(node_type.links, need.demand) if need.gpus > 1 else None
+    return None if graph is None else graph.groups
 
 
 def meets_demand(node_type: NodeType, gpus: int, need: Need) -> bool:

@@ -220,8 +220,9 @@ def only_amount(need: Need) -> Optional[Need]:
     names; None if it takes more, or whole domains."""
     if not need.parts:
         return need
-    (part, *others), each = need.parts, need.parts[0].count.minimum
-    if others or need.takes_amount or part.name == SLOT or part.whole or each > 1:
+    part, *others = need.parts
+    beside = others or need.takes_amount
+    if beside or part.name == SLOT or part.whole or part.count.minimum > 1:
         return None
     return only_amount(part.need) if need.with_core == _brings_core(need) else None
 
