@@ -135,7 +135,7 @@ class Site:
         self.tell("submit", jobid, shape, duration, priority, queue, user, waited, options)
         request = self.request(shape, duration, **options)
         line, submitted = self.virtual.get(queue, queue), self.now - waited
-        patience = submitted + request.wait if request.wait else -math.inf
+        patience = submitted + request.wait.seconds if request.wait else -math.inf
         strict = self.pool.strict(request) if patience > self.now else request
         length = request.duration or CENTURY
         owner = user, (line, queue)
