@@ -382,6 +382,17 @@ def test_reservations_move_to_the_real_time_when_the_clock_is_set_back(policy):
     assert site.starts() == {2: NOW + 100}
 
 
+def test_a_job_that_was_late_is_planned_no_longer_than_its_limit_when_the_clock_is_set_back():
+    site = site_of("conservative", nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8") and waits(site, 3, "slot=1/core=8")
+    site.run(until=NOW + 150)
+    assert site.starts() == {2: NOW + 100, 3: NOW + 250}
+    site.now = NOW + 50
+    nothing_could_be_earlier(site)
+    assert site.starts() == {2: NOW + 100, 3: NOW + 200}
+
+
 # ---- Nodes and windows ----
 
 
