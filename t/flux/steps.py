@@ -265,7 +265,7 @@ def check_what_is_held_back_is_taken_and_given_back_in_steps():
     future = Mock(get=lambda: {"allocated": {"execution": {"R_lite": answers.pop(0)}}})
     future.then = lambda callback, *_, **__: callback(future)
     handle = Mock(rpc=lambda *_: future)
-    held = HeldBack(handle, Mock(), pool, Mock(put=inbox.append), Mock(), Mock())
+    held = HeldBack(Mock(handle=handle, pool=pool, inbox=Mock(put=inbox.append)))
     for first, last in ((0, nodes), (0, nodes - 1), (1000, nodes)):
         held.ask()
         act, more = inbox.pop(), True

@@ -64,6 +64,11 @@ class Options:
     log_level: str = "info"
     queue_depth: Union[str, int] = "unlimited"
 
+    @property
+    def rules(self) -> dict[str, Rule]:
+        """The rules of the queues that have their own, and as "" that of all others."""
+        return {"": self.rule, **self.queues}
+
 
 def read(
     arguments: Iterable[str] = (),

@@ -19,6 +19,7 @@ from flux.scheduler import AllocRequest, Scheduler
 from treepool.errors import PoolConflict
 from treepool.flux import usertexts
 from treepool.flux.callbacks import Timer, answered, report, then
+from treepool.flux.context import Origin
 from treepool.flux.garbage import let_go
 from treepool.flux.hello import held_of, read_held, running_jobs
 from treepool.flux.questions import request_watcher
@@ -78,8 +79,8 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self.coming = 0
         #: Whether more of the last series may be on their way.
         self._asking = False
-        #: The user of each job that has resources.
-        self.users: dict[int, int] = {}
+        #: The user, the Flux queue and the bank of each job that has resources.
+        self.origins: dict[int, Origin] = {}
         #: How many allocations are being written to the KVS.
         self._committing = 0
         #: The requests that are answered once nothing is left to do.
@@ -183,7 +184,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         for told, R, events, jobspec in running_jobs(self.handle):
             jobid = told["id"]
             name = JobID(jobid).f58
-            self.users[jobid] = told["userid"]
+            self.origins[jobid] = told["userid"], "", ""
             try:
                 has = read_held(told, R, events)
             except (OSError, ValueError) as e:
@@ -227,7 +228,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         if self._quiescent and self.settled and not self.inbox and not self._committing:
             asked, self._quiescent = self._quiescent, []
             for msg in asked:
-                self.handle.respond(msg, {"status": 0, "alloc_current": len(self.users)})
+                self.handle.respond(msg, {"status": 0, "alloc_current": len(self.origins)})
 
     def _update(self, data: Mapping[str, Any]) -> None:
         super()._apply_resource_update(self.usable(data))

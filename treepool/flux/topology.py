@@ -8,30 +8,27 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, Optional
 
 from treepool.discovery.key import Nodes, encode_into
+from treepool.flux.context import Context
 from treepool.flux.discover import Discovery
-from treepool.placement.pool import Pool
 from treepool.rfc import idset
 
 
 class Topology:
-    """The topology of the nodes of *pool*, which brokers are asked for if *discovers*.
+    """The topology of the nodes, which brokers are asked for if *discovers*.
 
     A node stays down until its topology is known. *changed* is called when nodes got theirs, with
     whether localities changed by that.
     """
 
-    def __init__(
-        self, handle: Any, log: Any, pool: Pool, discovers: bool, changed: Callable[[bool], None]
-    ) -> None:
-        self._log = log
-        self._pool = pool
+    def __init__(self, context: Context, discovers: bool, changed: Callable[[bool], None]) -> None:
+        self._log, self._pool = context.log, context.pool
         self._changed = changed
         self._discovery: Optional[Discovery] = None
         self._said = ""
         if discovers:
-            R = pool.inventory.resource_set
-            exact = int(handle.attr_get("instance-level")) > 0
-            self._discovery = Discovery(handle, R, self._on_topology, exact)
+            R = context.pool.inventory.resource_set
+            exact = int(context.handle.attr_get("instance-level")) > 0
+            self._discovery = Discovery(context.handle, R, self._on_topology, exact)
 
     @property
     def stats(self) -> Optional[dict[str, int]]:

@@ -19,13 +19,12 @@ from flux.kvs import KVSTxn, commit, commit_async, get_key_direct
 from treepool.errors import InfeasibleRequest, InvalidInput, InvalidJobspec, InvalidWindow
 from treepool.flux import sent
 from treepool.flux.callbacks import Refused, payload_of, refuse, then
-from treepool.flux.config import Configuration
+from treepool.flux.context import Context
 from treepool.flux.questions import request_watcher
-from treepool.flux.runner import Runner, Work
+from treepool.flux.runner import Work
 from treepool.flux.windownames import window_of
 from treepool.placement.plan.jobs import Holder
 from treepool.placement.plan.profile import PRESENT
-from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.spares import Spares
 from treepool.placement.plan.windows import (
     Conflicts,
@@ -78,52 +77,46 @@ class _Change:
 
 
 class Windows:
-    """The windows of an instance, in *queue*, which has no jobs yet.
+    """The windows of an instance, in its queue, which has no jobs yet.
 
-    *configuration* has windows of its own, and the queues; *kept* are those in the KVS. *owner_of*
-    gives the user, the queues and the bank of a job. *changed* is called when there may be
-    something to start.
+    The configuration has windows of its own; *kept* are those in the KVS. *owner_of* gives the
+    user, the queues and the bank of a job. *changed* is called when there may be something to
+    start.
     """
 
     def __init__(
         self,
-        handle: Any,
-        log: Any,
-        runner: Runner,
-        queue: Queue,
-        configuration: Configuration,
+        context: Context,
         kept: tuple[WindowEntry, ...],
         owner_of: OwnerOf,
         changed: Callable[[], None],
     ) -> None:
-        self._handle = handle
-        self._log = log
-        self._queue = queue
-        self._configuration = configuration
+        self._handle, self._log, self._queue = context.handle, context.log, context.queue
+        self._configuration = context.configuration
         self._owner_of = owner_of
         self._changed = changed
-        self._fixed = configuration.windows
+        self._fixed = self._configuration.windows
         self._kept = kept
-        self._spares = Spares(queue)
+        self._spares = Spares(self._queue)
         self._made: dict[WindowEntry, Window] = {}
         self._changes: deque[_Change] = deque()
         self._ended = False
         #: The names of the windows that were open at the last look; and since when nodes are down.
         self._open: set[str] = set()
         self._down: dict[str, float] = {}
-        self._task = runner.task("windows", self._work)
+        self._task = context.runner.task("windows", self._work)
         valid = self._beside(self._fixed)
         if valid != kept:
             self._kept = valid
-            transaction = _transaction(handle, valid)
-            commit(handle, _kvstxn=transaction)
+            transaction = _transaction(self._handle, valid)
+            commit(self._handle, _kvstxn=transaction)
         #: All windows that the queue has once the current change is applied.
-        self._goal = self._windows(self._kept, log.warning)
-        queue.set_windows(self._goal)
-        self._spares.keep(configuration.options.spares)
+        self._goal = self._windows(self._kept, self._log.warning)
+        self._queue.set_windows(self._goal)
+        self._spares.keep(self._configuration.options.spares)
         self._watchers = [
-            request_watcher(handle, f"{TOPIC}add", self._on_add, guests=False),
-            request_watcher(handle, f"{TOPIC}remove", self._on_remove, guests=False),
+            request_watcher(self._handle, f"{TOPIC}add", self._on_add, guests=False),
+            request_watcher(self._handle, f"{TOPIC}remove", self._on_remove, guests=False),
         ]
         for watcher in self._watchers:
             watcher.start()
