@@ -97,8 +97,6 @@ class Answers:
             request_watcher(context.handle, f"{TOPIC}{name}", partial(take, answer=answer))
             for name, answer in answers.items()
         ]
-        for watcher in self._watchers:
-            watcher.start()
 
     def __len__(self) -> int:
         return len(self._questions)

@@ -207,7 +207,6 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self.ready()
         self._is_ready = True
         ask = request_watcher(self.handle, "sched.quiescent", self._on_quiescent, guests=False)
-        ask.start()
         self._asked_quiescent = ask  # it must live as long as this
 
     # -- what arrives
