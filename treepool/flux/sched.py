@@ -27,7 +27,7 @@ from treepool.flux.heldback import HeldBack
 from treepool.flux.hello import Value
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
-from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool
+from treepool.flux.pool import PoolV1, TreepoolPool
 from treepool.flux.preemption import Started
 from treepool.flux.protocol import Protocol, failure
 from treepool.flux.runner import Precedence, Work
@@ -338,7 +338,7 @@ class TreepoolScheduler(Protocol):
         submission = self._submissions[job.jobid]
         if "preempts" in submission.told:
             annotations["preempts"] = submission.told["preempts"]
-        submission.request.success(AllocatedR(allocation), {"sched": annotations})
+        submission.request.success(allocation, {"sched": annotations})
         self.origins[job.jobid] = self._submissions.leave(job.jobid).origin
         self._numbers.placed += 1
 
