@@ -319,8 +319,8 @@ def check_estimates_change_with_the_plan_not_while_it_is_made():
         for _ in range(1000):
             here.handle.turn()
             lost |= 2 not in here.queue.reservations
-            here.scheduler._annotator.changed()
-            here.scheduler._annotations.wake()
+            here.scheduler._annotator._reserving = True
+            here.scheduler._annotator._annotations.wake()
     assert lost
     here.rest()
     last = {job.jobid: here.queue.reservations[job.jobid].start for job in jobs[1:]}

@@ -39,11 +39,6 @@ from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import Owner
 from treepool.placement.pool import Pool
-from treepool.rfc.findings import shown
-from treepool.rfc.scheduling import FLUXION
-
-#: How long annotations pause, as a multiple of the work, so that they do not slow down starts.
-_PAUSE = 10
 
 #: Seconds that passes wait at most for requests to cancel, so that who cancels stops nobody.
 _CANCELS = 5.0
@@ -98,23 +93,14 @@ class TreepoolScheduler(Protocol):
     def begin(self) -> None:
         """Make all that works on the pool; raises ValueError, once it is logged."""
         pool = self.pool
-        R = pool.inventory.resource_set
-        discovers = self.options.discover and R.scheduling is None
+        has_key = pool.inventory.resource_set.scheduling is not None
+        discovers = self.options.discover and not has_key
         try:
             self._configuration.set_options(pool, not discovers)
             kept_windows = in_kvs(self.handle)
         except (InvalidOption, InvalidWindow) as e:
             self.log.error(str(e))
             raise
-        if pool.localities:
-            self.log.info(f"topology: {', '.join(pool.localities)}")
-        elif discovers:
-            self.log.info("topology: none in R, asking the brokers")
-        elif R.scheduling is not None and pool.inventory.key is None:
-            writer = shown(R.scheduling.get("writer", FLUXION))
-            self.log.info(f"topology: the key in R is that of {writer}, nodes are flat")
-        else:
-            self.log.info("topology: none in R, nodes are flat")
         self.queue = Queue(pool, self, time.time, self.options.rule, self.options.queues)
         self._numbers = Numbers(self.handle)
         context = Context(
@@ -133,9 +119,7 @@ class TreepoolScheduler(Protocol):
         self._attached = Attached(context, self._submissions)
         self._held_back = HeldBack(context)
         self._answers = Answers(context, self._submissions, self._windows, self.numbers)
-        self._annotator = Annotator(self.queue, self._submissions, self._answers.outlook)
-        self._annotations = self.runner.task("annotations", self.forecast, _PAUSE)
-        self._estimates = self.runner.task("estimates", self._annotator.estimate, _PAUSE)
+        self._annotator = Annotator(context, self._submissions, self._answers.outlook)
         self._passes = self.runner.task("pass", self.schedule)
 
     # -- the configuration
@@ -324,8 +308,6 @@ class TreepoolScheduler(Protocol):
         if worked or self._asked:
             self._asked = False
             self._annotator.changed()
-            self._annotations.wake()
-            self._estimates.wake()
 
     def started(self, job: Waiting, allocation: Allocation, how: str) -> None:
         """Send a job's R on its way; if that fails, the job holds nothing and is answered."""
@@ -366,12 +348,7 @@ class TreepoolScheduler(Protocol):
         self._numbers.failed += 1
         self._submissions.leave(jobid).request.deny(failure(error))
 
-    # -- what waiting jobs are told
-
-    def forecast(self) -> Work:
-        """Keep the annotations of the waiting jobs up to date."""
-        yield from self._annotator.run()
-        self._annotations.wake(self._annotator.next_time - time.monotonic())
+    # -- what Protocol asks
 
     @property
     def settled(self) -> bool:

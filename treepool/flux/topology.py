@@ -10,7 +10,10 @@ from typing import Any, Callable, Mapping, Optional
 from treepool.discovery.key import Nodes, encode_into
 from treepool.flux.context import Context
 from treepool.flux.discover import Discovery
+from treepool.placement.pool import Pool
 from treepool.rfc import idset
+from treepool.rfc.findings import shown
+from treepool.rfc.scheduling import FLUXION
 
 
 class Topology:
@@ -25,8 +28,9 @@ class Topology:
         self._changed = changed
         self._discovery: Optional[Discovery] = None
         self._said = ""
+        R = self._pool.inventory.resource_set
+        self._log.info(f"topology: {_known(self._pool, discovers)}")
         if discovers:
-            R = context.pool.inventory.resource_set
             exact = int(context.handle.attr_get("instance-level")) > 0
             self._discovery = Discovery(context.handle, R, self._on_topology, exact)
 
@@ -95,3 +99,16 @@ class Topology:
                 self._said = said
                 self._log.info(said)
         self._changed(pool.localities != localities)
+
+
+def _known(pool: Pool, discovers: bool) -> str:
+    """What the R of *pool* says of the topology."""
+    R = pool.inventory.resource_set
+    if pool.localities:
+        return ", ".join(pool.localities)
+    if discovers:
+        return "none in R, asking the brokers"
+    if R.scheduling is not None and pool.inventory.key is None:
+        writer = shown(R.scheduling.get("writer", FLUXION))
+        return f"the key in R is that of {writer}, nodes are flat"
+    return "none in R, nodes are flat"

@@ -342,7 +342,7 @@ class History:
         for job in manager.jobs.values():
             if job.answer in (SUCCESS, CANCEL):
                 assert job.key not in self.doomed or job.answer == CANCEL
-        if scheduler._annotations.due == math.inf:
+        if scheduler._annotator._annotations.due == math.inf:
             self.told(scheduler)
         self.apart(scheduler.queue)
 
