@@ -6,7 +6,6 @@ doc/questions.md describes the questions to ``sched-treepool``.
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import pwd
@@ -123,7 +122,7 @@ def answers(
 ) -> Iterator[Any]:
     """The answers to a question that has several; raises OSError."""
     try:
-        yield from map(json.loads, handle.watch(TOPIC + name, dict(payload or {}), rank=0))
+        yield from handle.watch(TOPIC + name, dict(payload or {}), nodeid=0)
     except OSError as e:
         raise _explained(handle, e) from None
 
