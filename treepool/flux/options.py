@@ -200,13 +200,6 @@ def _of_pool(option: PoolOption) -> _Option:
     return _Option(option.form, read)
 
 
-def _mix(text: str) -> str:
-    if text == "history":
-        _fail("is written by hand now: `flux treepool advise --mix-from instance` prints the line")
-    POOL_OPTIONS["mix"].check(text)
-    return text
-
-
 def _depth(text: str) -> float:
     return math.inf if text == "unlimited" else _count(text, 1, " or unlimited")
 
@@ -247,7 +240,6 @@ OPTIONS = {
     PREEMPT_BY: _Option(f"QUEUE[,...]|{NOBODY}", str),
     "spares": _Option("N", _count),
     **{name: _of_pool(POOL_OPTIONS[own]) for name, own in OF_POOL.items()},
-    "mix": _Option(POOL_OPTIONS["mix"].form, _mix),
     CORES_WITH_GPUS: _choice("one", "share"),
     "discover": _choice("auto", "off"),
     "queue-depth": _DEPTH,
