@@ -128,7 +128,7 @@ class HeldBack:
         if self._doubtful:
             self._look(list(self._doubtful), {})
         else:
-            then(self._handle, self._handle.rpc(ENDING[0], ENDING[1]), self._on_ending)
+            then(self._handle, self._handle.rpc(*ENDING), self._on_ending)
 
     def _on_ending(self, future: Any) -> None:
         """Jobs end of which hello does not tell, because a scheduler before this one ended them."""

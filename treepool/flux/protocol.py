@@ -20,7 +20,7 @@ from treepool.errors import PoolConflict
 from treepool.flux import usertexts
 from treepool.flux.callbacks import Timer, answered, report, then
 from treepool.flux.context import Origin
-from treepool.flux.garbage import let_go
+from treepool.flux.garbage import Garbage, let_go
 from treepool.flux.hello import held_of, read_held, running_jobs
 from treepool.flux.questions import request_watcher
 from treepool.flux.runner import TURN, Inbox, Runner
@@ -110,9 +110,6 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def stats(self, msg: Any) -> None:
         """Answer ``stats-get``."""
-
-    def idle(self) -> None:
-        """No task is due now."""
 
     def end(self) -> None:
         """The module is being unloaded: refuse what it has not answered."""
@@ -205,6 +202,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self._last_before = submitted.get("max_jobid", 0)
         super()._sched_ready()
         self.ready()
+        self._garbage = Garbage()
         self._is_ready = True
         ask = request_watcher(self.handle, "sched.quiescent", self._on_quiescent, guests=False)
         self._asked_quiescent = ask  # it must live as long as this
@@ -221,7 +219,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def _on_idle(self) -> None:
         self._tell_quiescent()
-        self.idle()
+        self._garbage.idle()
 
     def _tell_quiescent(self) -> None:
         if self._quiescent and self.settled and not self.inbox and not self._committing:

@@ -22,7 +22,6 @@ from treepool.flux.attached import Attached
 from treepool.flux.callbacks import answered, payload_of, report
 from treepool.flux.config import Configuration, refusal
 from treepool.flux.context import Context
-from treepool.flux.garbage import Garbage
 from treepool.flux.heldback import HeldBack
 from treepool.flux.hello import Value
 from treepool.flux.numbers import Numbers
@@ -104,14 +103,14 @@ class TreepoolScheduler(Protocol):
         self.queue = Queue(pool, self, time.time, self.options.rule, self.options.queues)
         self._numbers = Numbers(self.handle)
         context = Context(
-            self.handle,
-            self.log,
-            self.runner,
-            self.inbox,
-            self.queue,
-            self._configuration,
-            self._numbers,
-            self.origins,
+            handle=self.handle,
+            log=self.log,
+            runner=self.runner,
+            inbox=self.inbox,
+            queue=self.queue,
+            configuration=self._configuration,
+            numbers=self._numbers,
+            origins=self.origins,
         )
         self._topology = Topology(context, discovers, self._on_topology)
         self._windows = Windows(context, kept_windows, self._owner_of, self._on_windows)
@@ -189,7 +188,6 @@ class TreepoolScheduler(Protocol):
     def ready(self) -> None:
         """The job manager knows that this scheduler is ready."""
         self._held_back.ask()
-        self._garbage = Garbage()
 
     # -- what changes the queue and the pool
 
@@ -356,10 +354,6 @@ class TreepoolScheduler(Protocol):
         changes = self._submissions
         judged = not (self._topology.asks or changes.is_behind or changes.come)
         return judged and self.queue.settled and self._held_back.known
-
-    def idle(self) -> None:
-        """No task is due now."""
-        self._garbage.idle()
 
     def end(self) -> None:
         """Refuse what waits for an answer."""
