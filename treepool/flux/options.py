@@ -7,7 +7,7 @@ values; an argument overrides the key of its name. Imports no flux.
 from __future__ import annotations
 
 import math
-from typing import Callable, Container, Iterable, Mapping, NoReturn, Union
+from typing import Callable, Container, Iterable, Mapping, Union
 
 import attrs
 
@@ -184,10 +184,6 @@ def _plain(text: str) -> str:
     return text if text.isprintable() and len(text) <= 60 else shown(text)
 
 
-def _fail(message: str) -> NoReturn:
-    raise InvalidOption(message)
-
-
 def _choice(*known: str, form: str = "") -> _Option:
     return _of_pool(PoolOption("", form or "|".join(known), "", known))
 
@@ -207,7 +203,7 @@ def _depth(text: str) -> float:
 def _count(text: str, least: int = 0, more: str = "") -> int:
     digits = text.isascii() and text.isdigit() and len(text) < 10
     if not digits or int(text) < least:
-        _fail(f"not a number from {least} to 999999999{more}")
+        raise InvalidOption(f"not a number from {least} to 999999999{more}")
     return int(text)
 
 

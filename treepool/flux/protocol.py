@@ -11,7 +11,7 @@ from __future__ import annotations
 import syslog
 from contextlib import suppress
 from errno import EINVAL, ENOSYS
-from typing import Any, Callable, Mapping
+from typing import Any, Mapping
 
 from flux.job import JobID, job_raise_async
 from flux.scheduler import AllocRequest, Scheduler
@@ -128,11 +128,11 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
     def end_job(self, jobid: int, kind: str, note: str) -> None:
         """End a job by an exception of this *kind*, unless it is over already."""
 
-        def answered(future: Any) -> None:
+        def raised(future: Any) -> None:
             with suppress(FileNotFoundError):
                 future.get()
 
-        then(self.handle, job_raise_async(self.handle, jobid, kind, 0, note), answered)
+        then(self.handle, job_raise_async(self.handle, jobid, kind, 0, note), raised)
 
     # -- from load to unload
 
@@ -240,20 +240,17 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self.inbox.put_answer(asked, lambda answer: self._take_old(msg, told, answer))
 
     def _handle_free(self, msg: Any) -> None:  # no hook, as for alloc
-        self._act_later(self._take_free, msg)
+        self.inbox.put(lambda: self._take_free(msg.payload))
 
     def _handle_cancel(self, msg: Any) -> None:  # no hook, as for alloc
         self._await_cancels()
-        self._act_later(lambda _, told: self.cancel(told["id"]), msg)
+        self.inbox.put(lambda: self.cancel(msg.payload["id"]))
 
     def _handle_prioritize(self, msg: Any) -> None:  # no hook, as for alloc
-        self._act_later(lambda _, told: self.prioritize(told.get("jobs", [])), msg)
+        self.inbox.put(lambda: self.prioritize(msg.payload.get("jobs", [])))
 
     def _handle_stats_get(self, msg: Any) -> None:  # no hook: the answer takes several steps
         answered(self.handle, self.stats)(msg)
-
-    def _act_later(self, act: Callable[[Any, Any], None], msg: Any) -> None:
-        self.inbox.put(lambda: act(msg, msg.payload))
 
     def _take_alloc(self, msg: Any, told: Any) -> None:
         names = "id", "priority", "userid", "t_submit", "jobspec"
@@ -275,7 +272,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
             self.doubt(told["id"])
             AllocRequest(self, msg).deny(_HAS_R)
 
-    def _take_free(self, msg: Any, told: Any) -> None:
+    def _take_free(self, told: Any) -> None:
         self.free(told["id"], held_of(told["R"]["execution"]), told.get("final", False))
 
     def _await_cancels(self) -> None:
