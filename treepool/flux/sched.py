@@ -15,7 +15,7 @@ from flux.brokermod import request_handler
 from flux.job import JobID
 
 from treepool import __version__
-from treepool.errors import InvalidOption, InvalidWindow, PoolConflict
+from treepool.errors import InvalidOption, InvalidWindow
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.attached import Attached
@@ -34,6 +34,8 @@ from treepool.flux.submissions import Submission, Submissions
 from treepool.flux.topology import Topology
 from treepool.flux.windows import Windows, in_kvs
 from treepool.placement.allocation import Allocation
+from treepool.placement.held import held_in
+from treepool.placement.nodes.parts import short_form
 from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import Owner
@@ -168,12 +170,8 @@ class TreepoolScheduler(Protocol):
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
         """Take over a job that holds *R*, a ResourceSet; raises PoolConflict if the pool cannot."""
-        try:
-            super().hello(jobid, priority, userid, t_submit, R)
-        except PoolConflict:
-            if self.pool.has_job(jobid):  # in part: it ends, and what it has is held back
-                self.pool.free(jobid)
-            raise
+        self.pool.register_alloc(jobid, R)
+        self.log.debug(f"hello: {JobID(jobid).f58}: {short_form(held_in(R.entries))}")
         self._held_back.add(jobid, R)
         self.queue.follow()
 
