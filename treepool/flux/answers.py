@@ -67,7 +67,10 @@ _PRIORITY, _EXPEDITED, _HIGHEST, _NEW = 16, 31, (1 << 32) - 1, (1 << 62) - 1
 
 
 class Answers:
-    """Answers the questions about the instance; *numbers* makes the answer to that for them."""
+    """Answers the questions about the instance.
+
+    *numbers* makes the answer to the question of this name, in steps.
+    """
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from treepool.flux.submissions import Submissions
 #: The RPC that counts the requests that the job manager has sent and that have no answer.
 ASKED = "job-manager.alloc-query"
 
-#: What is logged then.
+#: What is logged once it has given the scheduler up.
 _LOST = (
     "the job manager has given this scheduler up (its own messages say why): no job starts until "
     "the scheduler is loaded again (flux module reload sched-treepool)"
