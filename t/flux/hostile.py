@@ -2,7 +2,7 @@
 
 import errno
 import json
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import checks
 from asking import few_answered
@@ -26,16 +26,18 @@ def asked_of_job_7(users):
 
     The job of user 1002 is told to the scheduler, and runs, once its inbox is empty.
     """
-    source = Mock(user_of=users.get, configured=lambda key, default: True)
-    source.pool.job.return_value = Mock(parts=(((0,), 1, 0),), end_time=0.0)
+    context = Mock()
+    context.configuration.get = lambda key, default: True
+    context.pool.job.return_value = Mock(parts=(((0,), 1, 0),), end_time=0.0)
 
     def emptied():
         yield
         users[7] = 1002
 
-    source.up_to_date = emptied
-    answers = object.__new__(Answers)
-    answers._source = source
+    context.inbox.emptied = emptied
+    submissions = Mock(user_of=users.get)
+    with patch("treepool.flux.answers.request_watcher"):
+        answers = Answers(context, submissions, Mock(), Mock())
     return [said for said in answers._job({"id": 7}, Asker(1001, False)) if said is not None]
 
 
@@ -97,7 +99,7 @@ def check_while_it_is_not_known_what_is_allocated_nothing_is_freed_and_others_st
             Mock(put=lambda work: all(iter(work, False))),
         )
         pool.register_alloc(7, has)
-        made = HeldBack(handle, log, pool, inbox, Mock(), Mock())
+        made = HeldBack(Mock(handle=handle, log=log, pool=pool, inbox=inbox))
         made.add(7, has)
         made.ask()
         answer = R_lite if R_lite is None or R_lite == [] else {"execution": {"R_lite": R_lite}}

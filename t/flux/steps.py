@@ -265,7 +265,7 @@ def check_what_is_held_back_is_taken_and_given_back_in_steps():
     future = Mock(get=lambda: {"allocated": {"execution": {"R_lite": answers.pop(0)}}})
     future.then = lambda callback, *_, **__: callback(future)
     handle = Mock(rpc=lambda *_: future)
-    held = HeldBack(handle, Mock(), pool, Mock(put=inbox.append), Mock(), Mock())
+    held = HeldBack(Mock(handle=handle, pool=pool, inbox=Mock(put=inbox.append)))
     for first, last in ((0, nodes), (0, nodes - 1), (1000, nodes)):
         held.ask()
         act, more = inbox.pop(), True
@@ -319,8 +319,8 @@ def check_estimates_change_with_the_plan_not_while_it_is_made():
         for _ in range(1000):
             here.handle.turn()
             lost |= 2 not in here.queue.reservations
-            here.scheduler._annotator.changed()
-            here.scheduler._annotations.wake()
+            here.scheduler._annotator._reserving = True
+            here.scheduler._annotator._annotations.wake()
     assert lost
     here.rest()
     last = {job.jobid: here.queue.reservations[job.jobid].start for job in jobs[1:]}

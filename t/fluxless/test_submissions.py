@@ -62,8 +62,13 @@ class Held:
         configuration = SimpleNamespace(
             queues=Queues.of(lambda key, default: default), options=Options()
         )
-        rest = windows, configuration, inbox, Mock(), Mock(refused=0)
-        self.submissions = Submissions(self.queue, self.topology, *rest)
+        context = SimpleNamespace(
+            queue=self.queue,
+            configuration=configuration,
+            inbox=inbox,
+            numbers=Mock(refused=0),
+        )
+        self.submissions = Submissions(context, self.topology, windows, Mock())
 
     def __len__(self):
         return self.submissions.deferred

@@ -9,8 +9,8 @@ from itertools import islice
 from types import ModuleType, SimpleNamespace
 from unittest.mock import MagicMock, patch
 
-from treepool.flux.totals import totals
-from treepool.placement.plan.jobs import FIFO
+from treepool.flux.options import Options
+from treepool.flux.submissions import Submission, Submissions
 from treepool.placement.plan.queue import Queue
 from treepool.rfc.jobspec import from_resources
 from treepool.rfc.queues import Queues
@@ -22,10 +22,11 @@ MOST_STEPS = 100_000
 
 def _imported():
     """The modules answers and questions, with stand-ins for what they import of Flux."""
-    names = ("flux", "flux.job", "flux.constants", "flux.core", "flux.core.inner", "flux.util")
-    stubs = {name: MagicMock(spec=ModuleType(name)) for name in names}
+    names = ("", ".job", ".constants", ".core", ".core.inner", ".util")
+    stubs = {f"flux{name}": MagicMock(spec=ModuleType(name)) for name in names}
     stubs["flux.job"].JobID = lambda jobid: SimpleNamespace(f58=f"f{jobid}")
     stubs["flux.util"].parse_fsd = float
+    stubs["flux.kvs"] = MagicMock()
     stubs["flux.constants"].FLUX_MSGTYPE_REQUEST = 1
     stubs["flux.constants"].FLUX_POLLIN = 1
     stubs["flux.core.inner"].ffi = MagicMock()
@@ -44,51 +45,28 @@ def _imported():
 ANSWERS, QUESTIONS = _imported()
 
 
-class Source:
-    """A queue on *pool*, in which a job runs and another waits."""
+def numbers():
+    yield
+    return {}
 
-    defers = defers_refused = False
 
-    def __init__(self, pool):
-        self.pool = pool
-        self.rules = {"": FIFO}
-        self.queue = Queue(pool, self, lambda: 1000.0)
-        for jobid, shape in ((1, "slot=3/node{x}"), (2, "slot=2/node{x}")):
-            spec = from_resources(parse_shape(shape), duration=60)
-            self.queue.add(self.waiting(jobid, 16, 7, "", spec)[0])
-        for _ in self.queue.run():
-            pass
-
-    def started(self, job, allocation, how):
+def answers_of(handle, pool):
+    """Answers about a queue on *pool*, in which a job runs and another waits."""
+    queue = Queue(pool, MagicMock(), lambda: 1000.0)
+    configuration = SimpleNamespace(
+        options=Options(), queues=Queues({}, {}), get=lambda key, default: default
+    )
+    context = MagicMock(handle=handle, pool=pool, queue=queue, configuration=configuration)
+    context.inbox.emptied = lambda: iter(())
+    topology = SimpleNamespace(starts=False, asks=False)
+    windows = SimpleNamespace(admitted=lambda *_: frozenset(), listed=list)
+    submissions = Submissions(context, topology, windows, MagicMock())
+    for jobid, shape in ((1, "slot=3/node{x}"), (2, "slot=2/node{x}")):
+        spec = from_resources(parse_shape(shape), duration=60)
+        submissions.take(Submission(MagicMock(), jobid, 16, 7, 1000.0, spec))
+    for _ in queue.run():
         pass
-
-    def waiting(self, jobid, priority, userid, line, spec):
-        request = self.pool.parse_resource_request(spec)
-        job = self.queue.waiting(jobid, priority, request, frozenset(), line, 1000.0, 1000.0)
-        return job, None
-
-    def window_of(self, jobid):
-        return None
-
-    def user_of(self, jobid):
-        return 7
-
-    def up_to_date(self):
-        return iter(())
-
-    def is_deferred(self, jobid):
-        return False
-
-    def configured(self, key, default):
-        return default
-
-    def numbers(self):
-        yield
-        return {}
-
-    def totals(self, drained, by_user):
-        assert not by_user, "a guest asks"
-        return totals(self.queue, Queues({}, {}), iter(()), drained)
+    return ANSWERS.Answers(context, submissions, windows, numbers)
 
 
 def answered(pool, topic, text):
@@ -100,7 +78,7 @@ def answered(pool, topic, text):
     # As flux-core's do, which fail for what is not valid Unicode.
     handle.respond.side_effect = lambda _msg, told: json.dumps(told, ensure_ascii=False).encode()
     handle.respond_error.side_effect = lambda _msg, _number, reason: reason.encode()
-    asked = ANSWERS.Answers(handle, MagicMock(), Source(pool))
+    asked = answers_of(handle, pool)
     msg = SimpleNamespace(topic=topic, userid=8, rolemask=2, payload_str=text, handle=None)
     QUESTIONS.lib.flux_msg_is_streaming = lambda _msg: topic in ("look", "jobs", "try")
     asked._questions.take(msg, getattr(asked, f"_{topic}"))

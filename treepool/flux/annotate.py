@@ -12,13 +12,16 @@ from typing import Iterator, Optional
 
 from flux.job import JobID
 
+from treepool.flux.context import Context
 from treepool.flux.outlook import Outlook
 from treepool.flux.runner import Work
 from treepool.flux.submissions import Submissions
 from treepool.placement.plan.jobs import FAR, JobClass, Waiting
-from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.reason import Room, why_waiting
 from treepool.rfc.times import LATEST
+
+#: How long both tasks pause, as a multiple of the work, so that they do not slow down starts.
+_PAUSE = 10
 
 #: Seconds between two annotations of a job, unless its estimate changes.
 _INTERVAL = 5.0
@@ -32,14 +35,16 @@ _AFTER_ALL = LATEST - 86400
 
 
 class Annotator:
-    """Annotates the jobs of *queue*, whose *submissions* have what they were told.
+    """Annotates the jobs in the queue, whose *submissions* have what they were told.
 
     Reservations and reasons are told at once, or in turn. Estimates of other jobs take long to
     make, and are the work of a task of their own.
     """
 
-    def __init__(self, queue: Queue, submissions: Submissions, outlook: Outlook) -> None:
-        self._queue = queue
+    def __init__(self, context: Context, submissions: Submissions, outlook: Outlook) -> None:
+        self._queue = context.queue
+        self._annotations = context.runner.task("annotations", self._annotate, _PAUSE)
+        self._estimates = context.runner.task("estimates", self._estimate, _PAUSE)
         self._submissions = submissions
         self._outlook = outlook
         #: The jobs that get a reason in turn, and when the next turn of all jobs begins.
@@ -53,11 +58,6 @@ class Annotator:
         self._estimated: set[int] = set()
 
     @property
-    def next_time(self) -> float:
-        """When to run again although nothing changes (monotonic seconds); infinity if never."""
-        return 0.0 if self._turn or self._may_tell_reserved else self._next_turn
-
-    @property
     def _may_tell_reserved(self) -> bool:
         """Whether reservations may have changed, and are complete.
 
@@ -66,19 +66,23 @@ class Annotator:
         return self._reserving and self._queue.settled
 
     def changed(self) -> None:
-        """Take note that what the jobs are to be told may have changed."""
+        """A pass has ended: what the jobs are to be told may have changed."""
         self._reserving = self._estimating = True
         self._changed = time.monotonic()
         self._next_turn = 0.0
+        self._annotations.wake()
+        self._estimates.wake()
 
-    def run(self) -> Iterator[None]:
-        """Tell the jobs their reservations, and why they wait; yields between steps."""
+    def _annotate(self) -> Work:
+        """Tell the jobs their reservations, and why they wait."""
         if self._may_tell_reserved:
             self._reserving = False
             yield from self._tell_reserved()
         yield from self._tell_reasons()
+        again = 0.0 if self._turn or self._may_tell_reserved else self._next_turn
+        self._annotations.wake(again - time.monotonic())
 
-    def estimate(self) -> Work:
+    def _estimate(self) -> Work:
         """Tell the first jobs of each queue that have no reservation when they will start.
 
         Until nothing has changed meanwhile; other tasks have their turn after each step.

@@ -12,17 +12,7 @@ import errno
 import time
 from functools import partial
 from itertools import islice
-from typing import (
-    Any,
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Optional,
-    Protocol,
-    Sequence,
-)
+from typing import Any, Callable, Generator, Iterable, Iterator, Mapping
 
 from flux.util import parse_fsd
 
@@ -36,19 +26,19 @@ from treepool.errors import (
 )
 from treepool.flux.annotate import name_of
 from treepool.flux.callbacks import Refused
+from treepool.flux.context import Context
 from treepool.flux.outlook import PRIVATE, Estimate, Outlook, Planned
 from treepool.flux.questions import Answer, Asker, Questions, request_watcher
-from treepool.flux.runner import Runner
-from treepool.flux.submissions import opens
+from treepool.flux.submissions import Submission, Submissions, opens
+from treepool.flux.totals import totals
+from treepool.flux.windows import Windows
 from treepool.placement.allocation import Allocation, parts_of
 from treepool.placement.held import HELD_BACK, ByRank, Job, add_held, alike, domains_of
 from treepool.placement.nodes.parts import on_hosts, ranks_in
 from treepool.placement.nodes.state import Held
-from treepool.placement.plan.jobs import Rule, Waiting
-from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.reason import is_ahead, why_waiting
 from treepool.placement.plan.windows import Window
-from treepool.placement.pool import Pool
 from treepool.rfc import idset, jobspec
 from treepool.rfc.queues import Queues, inner
 from treepool.rfc.quote import did_you_mean
@@ -76,67 +66,25 @@ _MOST_COUNTED = 1000
 _PRIORITY, _EXPEDITED, _HIGHEST, _NEW = 16, 31, (1 << 32) - 1, (1 << 62) - 1
 
 
-class Source(Protocol):
-    """What the answers are about: the scheduler."""
-
-    queue: Queue
-
-    @property
-    def pool(self) -> Pool:
-        """The pool of the instance."""
-
-    def user_of(self, jobid: int) -> Optional[int]:
-        """The user of a job that waits or has resources; None if there is no such job."""
-
-    def up_to_date(self) -> Iterator[None]:
-        """Yields until all is known that the scheduler was told before now."""
-
-    def is_deferred(self, jobid: int) -> bool:
-        """Whether a job is deferred until the topology of nodes is known."""
-
-    @property
-    def defers(self) -> bool:
-        """Whether a job that were submitted now would be."""
-
-    @property
-    def defers_refused(self) -> bool:
-        """Whether one that were refused now would be."""
-
-    def waiting(
-        self, jobid: int, priority: int, userid: int, queue: str, spec: Any
-    ) -> tuple[Waiting, Optional[Window]]:
-        """The job that asks for *spec* as the queue sees it, and the window that it was submitted
-        for; raises ValueError."""
-
-    def window_of(self, jobid: int) -> Optional[Window]:
-        """The window that a job waits for, if it was submitted for one that is not open yet."""
-
-    @property
-    def rules(self) -> Mapping[str, Rule]:
-        """The rules of Flux queues that have their own, and as "" that of all others."""
-
-    def configured(self, key: str, default: Any) -> Any:
-        """The value of a key of Flux's configuration, in dotted form."""
-
-    def numbers(self) -> Generator[None, None, dict[str, Any]]:
-        """What ``flux module stats`` shows."""
-
-    def totals(
-        self, drained: Sequence[int], by_user: bool
-    ) -> Generator[None, None, dict[str, Any]]:
-        """What is used for what, and by whom; *drained* are sets of ranks (bitmasks)."""
-
-    def windows(self) -> list[dict[str, Any]]:
-        """The windows that are not over, and where each is kept."""
-
-
 class Answers:
-    """Answers the questions about *source*."""
+    """Answers the questions about the instance.
 
-    def __init__(self, handle: Any, runner: Runner, source: Source) -> None:
-        self._source = source
-        self._questions = Questions(handle, runner)
-        self.outlook = Outlook(source.queue)
+    *numbers* makes the answer to the question of this name, in steps.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        submissions: Submissions,
+        windows: Windows,
+        numbers: Callable[[], Generator[None, None, dict[str, Any]]],
+    ) -> None:
+        self._context, self._queue, self._pool = context, context.queue, context.pool
+        self._submissions = submissions
+        self._windows = windows
+        self._report = numbers
+        self._questions = Questions(context.handle, context.runner)
+        self.outlook = Outlook(context.queue)
         answers = {
             "look": self._look,
             "jobs": self._jobs,
@@ -145,14 +93,13 @@ class Answers:
             "try": self._try,
             "numbers": self._numbers,
             "totals": self._totals,
-            "window-list": self._windows,
+            "window-list": self._window_list,
         }
+        take = self._questions.take
         self._watchers = [
-            request_watcher(handle, f"{TOPIC}{name}", partial(self._questions.take, answer=answer))
+            request_watcher(context.handle, f"{TOPIC}{name}", partial(take, answer=answer))
             for name, answer in answers.items()
         ]
-        for watcher in self._watchers:
-            watcher.start()
 
     def __len__(self) -> int:
         return len(self._questions)
@@ -167,13 +114,13 @@ class Answers:
 
     def _sees_all(self, asker: Asker) -> bool:
         """Whether *asker* may see jobs of others."""
-        return asker.privileged or not self._source.configured(_PRIVATE, False)
+        return asker.privileged or not self._context.configuration.get(_PRIVATE, False)
 
     def _sees(self, asker: Asker) -> Callable[[int], bool]:
         """Tells which jobs *asker* may see."""
         if self._sees_all(asker):
             return lambda _: True
-        return lambda jobid: self._source.user_of(jobid) == asker.userid
+        return lambda jobid: self._submissions.user_of(jobid) == asker.userid
 
     # -- the instance
 
@@ -182,7 +129,7 @@ class Answers:
 
         What jobs have that *asker* may not see is told together, without an end.
         """
-        pool, sees = self._source.pool, self._sees(asker)
+        pool, sees = self._pool, self._sees(asker)
         down = idset.encode(pool.ranks & ~pool.up)
         kept = pool.job(HELD_BACK)
         yield {
@@ -190,10 +137,10 @@ class Answers:
             "down": down,
             "options": pool.options,
             "held_back": _shown(kept.parts if kept is not None else ()),
-            "preemptible": dict(zip(("cores", "gpus"), self._source.queue.profile.yielding)),
+            "preemptible": dict(zip(("cores", "gpus"), self._queue.profile.yielding)),
             "rules": {
                 name: {"policy": rule.policy, "depth": rule.shown_depth}
-                for name, rule in self._source.rules.items()
+                for name, rule in self._context.configuration.options.rules.items()
             },
         }
         others: ByRank = {}
@@ -219,7 +166,7 @@ class Answers:
 
     def _running(self, most: int, ranks: int) -> Iterator[list[tuple[int, Job]]]:
         """The jobs that have resources now: at most so many at a time, and on so many *ranks*."""
-        pool, found, size = self._source.pool, list[tuple[int, Job]](), 0
+        pool, found, size = self._pool, list[tuple[int, Job]](), 0
         for jobid, _ in pool.job_end_times():
             job = pool.job(jobid)
             if job is None or jobid == HELD_BACK:
@@ -237,28 +184,28 @@ class Answers:
         jobid = payload.get("id")
         if not isinstance(jobid, int) or isinstance(jobid, bool):
             raise Refused(errno.EPROTO, "/id: must be an integer")
-        source = self._source
-        yield from source.up_to_date()  # it may have been submitted a moment ago
+        yield from self._context.inbox.emptied()  # it may have been submitted a moment ago
         if jobid == HELD_BACK or not self._sees(asker)(jobid):
             yield {"state": "unknown"}
             return
-        job, has = source.queue.jobs.get(jobid), source.pool.job(jobid)
+        job, has = self._queue.jobs.get(jobid), self._pool.job(jobid)
+        submission = self._submissions.get(jobid)
         if has is not None:
             yield {"state": "running", **self._placed(has.parts), "expiration": has.end_time}
         elif job is not None:
             known = yield from self._why(job, asker)
-            if source.queue.jobs.get(jobid) is job:
+            if self._queue.jobs.get(jobid) is job:
                 yield {"state": "waiting", **known}
             else:  # it started meanwhile, was cancelled, or has another priority
                 yield from self._job(payload, asker)
-        elif source.is_deferred(jobid):
-            window = source.window_of(jobid)
+        elif submission is not None:
+            window = submission.window
             yield {"state": "deferred", **({} if window is None else _waits_for(window))}
         else:
             yield {"state": "unknown"}
 
     def _why(self, job: Waiting, asker: Asker) -> Generator[None, None, dict[str, Any]]:
-        queue = self._source.queue
+        queue = self._queue
         ahead, policy = 0, ""
         for name, rule, jobs in queue.lines():
             if name == job.queue:
@@ -285,30 +232,31 @@ class Answers:
 
     def _fits(self, job: Waiting) -> bool:
         """Whether what is free now would do for *job*, so that only others come before it."""
-        return self._source.pool.choice(job.request).selection is not None
+        return self._pool.choice(job.request).selection is not None
 
     # -- a shape
 
     def _ask(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
         """What a job would get now or when, if it were submitted now."""
-        pool, queue = self._source.pool, self._source.queue
-        name, spec = _spec(payload, Queues.of(self._source.configured))
+        pool, queue = self._pool, self._queue
+        spec = _spec(payload, self._context.configuration.queues)
         system = spec["attributes"]["system"]
         said = {
-            "queue": name,
+            "queue": system["queue"],
             "constraints": system.get("constraints"),
             "options": system.get("treepool"),
         }
-        if self._source.defers:
+        if self._submissions.defers:
             yield {**said, "verdict": "deferred"}
             return
         priority = _priority(payload.get("urgency", _PRIORITY), asker)
         try:
-            job, window = self._source.waiting(_NEW, priority, asker.userid, name, spec)
+            asked = Submission(None, _NEW, priority, asker.userid, time.time(), spec)
+            job, window = self._submissions.waiting(asked)
             yield None
             pool.check_feasibility(job.relaxed)
         except (InvalidInput, InfeasibleRequest) as e:
-            if self._source.defers_refused:
+            if self._submissions.defers_refused:
                 yield {**said, "verdict": "deferred"}
             elif isinstance(e, InfeasibleRequest):
                 yield {**said, "verdict": "infeasible", "reason": str(e), **e.reason.facts}
@@ -349,7 +297,7 @@ class Answers:
         jobs = payload.get("jobs")
         if not (jobs and isinstance(jobs, list) and all(isinstance(one, dict) for one in jobs)):
             raise Refused(errno.EPROTO, "/jobs: must be a list of at least one object")
-        pool = self._source.pool.copy()
+        pool = self._pool.copy()
         for jobid, job in enumerate(jobs, _NEW):
             try:
                 spec = _jobspec(job, job.get("constraints"), job.get("options"))
@@ -363,7 +311,7 @@ class Answers:
 
     def _placed(self, parts: tuple[Held, ...]) -> dict[str, Any]:
         """What a job has or would have: for programs, by hosts, and in words."""
-        inventory = self._source.pool.inventory
+        inventory = self._pool.inventory
         return {
             "parts": _shown(parts),
             "hosts": inventory.hostlist(ranks_in(parts)),
@@ -376,7 +324,7 @@ class Answers:
     def _numbers(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
         if not self._sees_all(asker):
             raise Refused(errno.EPERM, "they count the jobs of others, which are private here")
-        yield (yield from self._source.numbers())
+        yield (yield from self._report())
 
     def _totals(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
         drained, by_user = payload.get("drained", []), payload.get("users", False)
@@ -390,9 +338,10 @@ class Answers:
             ranks = list(map(idset.decode, drained))
         except InvalidIdset as e:
             raise Refused(errno.EINVAL, f"/drained: {e}") from None
-        yield from self._source.up_to_date()  # nodes may have been drained a moment ago
-        kept = self._source.pool.job(HELD_BACK)
-        told = yield from self._source.totals(ranks, by_user)
+        yield from self._context.inbox.emptied()  # nodes may have been drained a moment ago
+        kept, waits = self._pool.job(HELD_BACK), self._submissions.waits()
+        queues, user_of = self._context.configuration.queues, self._submissions.user_of
+        told = yield from totals(self._queue, queues, waits, ranks, user_of if by_user else None)
         told["held_back"] = self._placed(kept.parts if kept is not None else ())
         if not self._sees_all(asker):  # these count the jobs of others
             del told["waiting"], told["reserved"]
@@ -400,12 +349,12 @@ class Answers:
 
     # -- windows
 
-    def _windows(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
-        yield {"windows": self._source.windows()}
+    def _window_list(self, payload: Mapping[str, Any], asker: Asker) -> Answer:
+        yield {"windows": self._windows.listed()}
 
 
-def _spec(payload: Mapping[str, Any], queues: Queues) -> tuple[str, dict[str, Any]]:
-    """The queue and the jobspec of a question, with what flux-core adds to those of jobs.
+def _spec(payload: Mapping[str, Any], queues: Queues) -> dict[str, Any]:
+    """The jobspec of a question, with what flux-core adds to those of jobs.
 
     Raises Refused, or InvalidJobspec.
     """
@@ -420,7 +369,9 @@ def _spec(payload: Mapping[str, Any], queues: Queues) -> tuple[str, dict[str, An
         given = [] if constraints is None else [constraints]
         constraints = {"and": [{"properties": requires}, *given]}
     options = payload.get("options", defaults.get("treepool"))
-    return name, _jobspec(payload, constraints, options, defaults.get("duration", 0))
+    spec = _jobspec(payload, constraints, options, defaults.get("duration", 0))
+    spec["attributes"]["system"]["queue"] = name
+    return spec
 
 
 def _jobspec(

@@ -10,39 +10,31 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any, Callable, Optional
+from typing import Any
 
 from treepool.flux.callbacks import then
-from treepool.flux.runner import Inbox
+from treepool.flux.context import Context
+from treepool.flux.submissions import Submissions
 
 #: The RPC that counts the requests that the job manager has sent and that have no answer.
 ASKED = "job-manager.alloc-query"
+
+#: What is logged once it has given the scheduler up.
+_LOST = (
+    "the job manager has given this scheduler up (its own messages say why): no job starts until "
+    "the scheduler is loaded again (flux module reload sched-treepool)"
+)
 
 #: Seconds: a job that ends so soon after its start may have come back.
 _SOON = 1.0
 
 
 class Attached:
-    """Asks the job manager when a job may have come back.
+    """Asks the job manager when a job may have come back: has it forgotten one of *submissions*?"""
 
-    *last_waiting* returns the last job whose request has no answer yet, *waits* whether a job is
-    such a one. *inbox* has what the job manager sent before its answer. *lost* is called when it
-    has forgotten such a request.
-    """
-
-    def __init__(
-        self,
-        handle: Any,
-        inbox: Inbox,
-        last_waiting: Callable[[], Optional[int]],
-        waits: Callable[[int], bool],
-        lost: Callable[[], None],
-    ) -> None:
-        self._handle = handle
-        self._inbox = inbox
-        self._last_waiting = last_waiting
-        self._waits = waits
-        self._on_lost = lost
+    def __init__(self, context: Context, submissions: Submissions) -> None:
+        self._context = context
+        self._submissions = submissions
         #: The jobs that started a moment ago, and when (monotonic seconds); some may have ended.
         self._young: set[int] = set()
         self._order: deque[tuple[float, int]] = deque()
@@ -60,16 +52,13 @@ class Attached:
 
     def ended(self, jobid: int) -> None:
         """Job *jobid* gives back the last of what it has."""
-        waiting = self._last_waiting()
+        waiting = self._submissions.last()
         if jobid not in self._young or waiting is None or self._asking or self.lost:
             return
         self._asking = True
         # What the job manager sent before its answer is in the inbox before the judgement.
-        then(
-            self._handle,
-            self._handle.rpc(ASKED),
-            lambda answer: self._inbox.put(lambda: self._judge(answer, waiting)),
-        )
+        handle, put = self._context.handle, self._context.inbox.put
+        then(handle, handle.rpc(ASKED), lambda answer: put(lambda: self._judge(answer, waiting)))
 
     def asked(self) -> None:
         """The job manager asks for an allocation: it has not given up."""
@@ -78,6 +67,6 @@ class Attached:
     def _judge(self, answer: Any, waiting: int) -> None:
         """The request of job *waiting* has no answer: has the job manager forgotten it?"""
         self._asking = False
-        if answer.get()["alloc_pending"] == 0 and self._waits(waiting):
+        if answer.get()["alloc_pending"] == 0 and waiting in self._submissions:
             self.lost = True
-            self._on_lost()
+            self._context.log.error(_LOST)

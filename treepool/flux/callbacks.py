@@ -55,11 +55,9 @@ class Timer:
         self._due = math.inf
 
 
-def then(
-    handle: Any, future: Any, callback: Callable[..., object], *args: Any, **more: Any
-) -> None:
-    """Let *callback* have *future* and *args* when it is fulfilled; *more* is for Flux."""
-    future.then(guarded(handle, callback), *args, **more)
+def then(handle: Any, future: Any, callback: Callable[..., object], *args: Any) -> None:
+    """Let *callback* have *future* and *args* when it is fulfilled."""
+    future.then(guarded(handle, callback), *args)
 
 
 def answered(handle: Any, take: Callable[[Any], object]) -> Callable[[Any], None]:
@@ -77,9 +75,9 @@ def answered(handle: Any, take: Callable[[Any], object]) -> Callable[[Any], None
 def guarded(handle: Any, callback: Callable[..., object]) -> Callable[..., None]:
     """*callback*, whose errors are logged."""
 
-    def call(*args: Any, **more: Any) -> None:
+    def call(*args: Any) -> None:
         try:
-            callback(*args, **more)
+            callback(*args)
         except Exception as e:
             report(handle, e)
 

@@ -6,7 +6,6 @@ doc/questions.md describes the questions to ``sched-treepool``.
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import pwd
@@ -123,7 +122,7 @@ def answers(
 ) -> Iterator[Any]:
     """The answers to a question that has several; raises OSError."""
     try:
-        yield from map(json.loads, handle.watch(TOPIC + name, dict(payload or {}), rank=0))
+        yield from handle.watch(TOPIC + name, dict(payload or {}), nodeid=0)
     except OSError as e:
         raise _explained(handle, e) from None
 
@@ -303,10 +302,7 @@ def tries(specs: Sequence[Mapping[str, Any]], with_R: bool) -> Optional[list[Any
 
 
 def ask_for(question: Mapping[str, Any]) -> tuple[Any, Closed]:
-    """What a job would get, and its queue; raises OSError.
-
-    Before the scheduler told it by hosts, it did by ranks alone.
-    """
+    """What a job would get, and its queue; raises OSError."""
     handle = connected()
     answer = _worded(ask(handle, "ask", question))
     closed = queue_closed(handle, answer.get("queue", question.get("queue")))
@@ -314,8 +310,8 @@ def ask_for(question: Mapping[str, Any]) -> tuple[Any, Closed]:
 
 
 def _worded(answer: Any) -> Any:
-    """*answer* with where the job is in words, by ranks if its scheduler does not say it."""
-    return {"hosts": "", "summary": short_form(sent.parts_of(answer.get("parts", ()))), **answer}
+    """*answer* with where the job is in words, also if it is nowhere."""
+    return {"hosts": "", "summary": "", **answer}
 
 
 def required_by(queue: str) -> list[str]:

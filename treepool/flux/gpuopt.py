@@ -124,27 +124,15 @@ def _count(value: str) -> int:
     return int(match[1])
 
 
-def _mode(value: str) -> str:
-    """VALUE of mode: 'exclusive' | 'exclusive_process'"""
-    if value not in ("exclusive", "exclusive_process"):
-        text = "treepool does not share GPUs, the only mode is exclusive"
-        raise InvalidOption(f"{_quoted(value)}: {text}")
-    return value
+def _only(otherwise: str, *values: str) -> Callable[[str], str]:
+    """Reads a VALUE that is one of *values*; *otherwise* says why there are no others."""
 
+    def read(value: str) -> str:
+        if value not in values:
+            raise InvalidOption(f"{_quoted(value)}: {otherwise}")
+        return value
 
-def _exclusive(value: str) -> str:
-    """VALUE of j_exclusive: 'yes'"""
-    if value != "yes":
-        raise InvalidOption(f"{_quoted(value)}: treepool does not share GPUs, write yes or nothing")
-    return value
-
-
-def _mps(value: str) -> str:
-    """VALUE of mps: 'no'"""
-    if value != "no":
-        text = "treepool starts no MPS daemon: start one in the job, whose GPUs are no other job's"
-        raise InvalidOption(f"{_quoted(value)}: {text}")
-    return value
+    return read
 
 
 def _flag(value: str) -> bool:
@@ -183,12 +171,16 @@ def gib(value: str) -> int:
 
 _READERS: dict[str, Callable[[str], Any]] = {
     "num": _count,
-    "mode": _mode,
+    "mode": _only(
+        "treepool does not share GPUs, the only mode is exclusive", "exclusive", "exclusive_process"
+    ),
     "nvlink": _flag,
     "xgmi": _flag,
     "glink": _flag,
-    "j_exclusive": _exclusive,
-    "mps": _mps,
+    "j_exclusive": _only("treepool does not share GPUs, write yes or nothing", "yes"),
+    "mps": _only(
+        "treepool starts no MPS daemon: start one in the job, whose GPUs are no other job's", "no"
+    ),
     "gmodel": _model,
     "gmem": gib,
 }

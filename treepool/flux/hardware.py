@@ -27,13 +27,12 @@ TIMEOUT = 10.0
 LATE = "its broker did not answer in time"
 
 
-def local_xml() -> Optional[bytes]:
-    """The hwloc XML that the broker of this process's instance holds; None if there is none."""
+def local_xml(broker: Optional[Broker] = None) -> Optional[bytes]:
+    """The hwloc XML that *broker*, or that of FLUX_URI, holds; None if there is none."""
     try:
-        answer = Broker(None, TIMEOUT).ask(TOPO_GET)
+        return (broker or Broker(None, TIMEOUT)).rpc(TOPO_GET).get_str().encode() or None
     except OSError:
         return None
-    return answer.encode() if answer else None
 
 
 def resources(handle: Broker) -> ResourceSet:

@@ -14,11 +14,11 @@ is long, because their Rs are read one by one.
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Generator, Iterator, Optional
+from typing import Any, Generator, Iterator, Optional
 
 from treepool.flux.callbacks import Timer, then
+from treepool.flux.context import Context
 from treepool.flux.hello import ask_hello, held_of
-from treepool.flux.runner import Inbox
 from treepool.placement.allocation import Allocation
 from treepool.placement.held import HELD_BACK, ByRank, add_held, alike, held_in, held_on
 from treepool.placement.nodes.parts import ranks_in, short_form
@@ -50,27 +50,15 @@ _SHOWN = 64
 
 
 class HeldBack:
-    """Holds in *pool* what is allocated and held by no other job there.
+    """Holds in the pool what is allocated and held by no other job there.
 
-    *log* gets a line whenever that changes, and *changed* is called. What is allocated is in its
-    turn in *inbox*. *over* is called with each job that is found to have nothing any more.
+    The log gets a line whenever that changes. A job that is found to have nothing any more is
+    forgotten.
     """
 
-    def __init__(
-        self,
-        handle: Any,
-        log: Any,
-        pool: Pool,
-        inbox: Inbox,
-        changed: Callable[[], None],
-        over: Callable[[int], None],
-    ) -> None:
-        self._handle = handle
-        self._log = log
-        self._inbox = inbox
-        self._changed = changed
-        self._over = over
-        self._pool = pool
+    def __init__(self, context: Context) -> None:
+        self._handle, self._log, self._inbox = context.handle, context.log, context.inbox
+        self._pool, self._origins = context.pool, context.origins
         #: Whether it is known what is allocated, and from the job manager as a whole. Until it is
         #: known no job may start.
         self.known = self._sure = False
@@ -78,7 +66,7 @@ class HeldBack:
         self._at_hello: dict[int, ResourceSet] = {}
         #: The jobs that have what the pool does not record for them.
         self._doubtful: dict[int, None] = {}
-        self._timer = Timer(handle, self._on_timer)
+        self._timer = Timer(self._handle, self._on_timer)
         #: How long to wait until the job manager is asked again: now, and at least.
         self._wait = self._least = _SOON
         #: Whether something was freed since it was asked.
@@ -140,7 +128,7 @@ class HeldBack:
         if self._doubtful:
             self._look(list(self._doubtful), {})
         else:
-            then(self._handle, self._handle.rpc(ENDING[0], ENDING[1]), self._on_ending)
+            then(self._handle, self._handle.rpc(*ENDING), self._on_ending)
 
     def _on_ending(self, future: Any) -> None:
         """Jobs end of which hello does not tell, because a scheduler before this one ended them."""
@@ -174,7 +162,7 @@ class HeldBack:
             add_held(held, held_in(held_of(told["R"]["execution"]).entries))
         except (OSError, ValueError, KeyError, TypeError):  # the job manager knows no such job
             self._doubtful.pop(jobid, None)
-            self._over(jobid)
+            self._origins.pop(jobid, None)
             self._freed = True
         self._look(jobs, held)
 
@@ -228,7 +216,6 @@ class HeldBack:
         if (yield from self._hold(allocated)) or not self.known:
             self.known = True
             self._ask_again(self._least)
-            self._changed()
 
     def _hold(self, allocated: ByRank) -> Generator[bool, None, bool]:
         """Hold what nobody else has of *allocated*; returns whether that has changed.
@@ -273,7 +260,7 @@ class HeldBack:
         for number, (jobid, R) in enumerate(jobs.items(), 1):
             count += _release(self._pool, jobid, R, allocated)
             if not self._pool.has_job(jobid):
-                self._over(jobid)
+                self._origins.pop(jobid, None)
             if number % ENTRIES == 0:
                 yield True
         if count:

@@ -51,7 +51,7 @@ def running_jobs(handle: Any) -> Iterator[tuple[Mapping[str, Any], Value, Value,
 def _told(handle: Any) -> Iterator[Mapping[str, Any]]:
     future = ask_hello(handle)
     try:
-        yield from each(future, future.get)
+        yield from each(future)
     except OSError as e:
         raise OSError(e.errno, f"{_HELLO}: {e.strerror}") from None
 

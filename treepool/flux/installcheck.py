@@ -59,15 +59,10 @@ def findings(installed: Installed, flux: FluxSite, env: Mapping[str, str]) -> It
     yield _place("modprobe", _first(files), installed)
     scripts = [flux.rc1 / "treepool.py", *(path / "rc1.d" / "treepool.py" for path in more)]
     script = _first(scripts)
-    if flux.reads_rc1:
-        yield _place("start inside jobs", script, installed)
-    else:
-        yield Finding(
-            "start inside jobs", "this Flux is older than 0.77, which reads modprobe/rc1.d"
-        )
+    yield _place("start inside jobs", script, installed)
     yield _place("pool of a key", flux.pool, installed)
     yield from _harm(installed, env)
-    yield from _schedulers(flux, env, flux.reads_rc1 and script is not None)
+    yield from _schedulers(flux, env, script is not None)
     yield from _feasibility(flux)
     yield from _instance(flux, installed)
 

@@ -8,6 +8,7 @@ from typing import Any, Mapping, Optional
 
 import attrs
 
+from treepool.flux.hardware import local_xml, resources
 from treepool.flux.libflux import Broker, job_id
 from treepool.rfc import idset, taskmap
 from treepool.rfc.rset import ResourceSet
@@ -56,7 +57,7 @@ def read(environment: Mapping[str, str]) -> Job:
         R,
         rank,
         _local_tasks(broker, jobid, R, rank, environment),
-        _xml(broker),
+        local_xml(broker),
         _instance_cores(broker, rank),
     )
 
@@ -72,7 +73,7 @@ def located(job: str, environment: Mapping[str, str]) -> tuple[ResourceSet, Task
     broker = Broker(uri, PATIENCE)
     rank = int(broker.attribute("rank"))
     if not job:
-        return ResourceSet.read(broker.value("resource.R")), (), rank, _members(broker)
+        return resources(broker), (), rank, _members(broker)
     jobid = job_id(job)
     R = _R(broker, jobid)
     try:
@@ -84,30 +85,24 @@ def located(job: str, environment: Mapping[str, str]) -> tuple[ResourceSet, Task
 
 
 def _members(broker: Broker) -> int:
-    return ResourceSet.read(json.loads(broker.ask("resource.sched-status", rank=0))["all"]).mask
+    status = broker.rpc("resource.sched-status", nodeid=0).get()
+    return ResourceSet.read(status["all"]).mask
 
 
 def _R(broker: Broker, jobid: int) -> ResourceSet:
     try:
-        found = broker.ask("job-info.lookup", {"id": jobid, "keys": ["R"], "flags": 0})
+        asked = {"id": jobid, "keys": ["R"], "flags": 0}
+        return ResourceSet.read(broker.rpc("job-info.lookup", asked).get()["R"])
     except OSError as e:
         if e.errno not in _NO_R:
             raise
         raise OSError(e.errno, _NO_R[e.errno]) from None
-    return ResourceSet.read(json.loads(found)["R"])
-
-
-def _xml(broker: Broker) -> Optional[bytes]:
-    try:
-        return broker.ask("resource.topo-get").encode() or None
-    except OSError:
-        return None
 
 
 def _instance_cores(broker: Broker, rank: int) -> Optional[int]:
     if int(broker.attribute("instance-level")) == 0:
         return None
-    entries = ResourceSet.read(broker.value("resource.R")).entries
+    entries = resources(broker).entries
     return sum(idset.size(entry.cores) for entry in entries if entry.ranks >> rank & 1)
 
 
@@ -127,7 +122,7 @@ def _taskmap(broker: Broker, jobid: int) -> Taskmap:
     """The job's task map, which its first shell posts after it has started its tasks."""
     asked: dict[str, Any] = {"id": jobid, "path": "guest.exec.eventlog", "flags": 0}
     for answer in broker.watch("job-info.eventlog-watch", asked):
-        event = json.loads(json.loads(answer)["event"])
+        event = json.loads(answer["event"])
         if event["name"] == "shell.start":
             return taskmap.read(event["context"].get("taskmap"))
     raise ValueError("the job ended before it told which tasks are where")

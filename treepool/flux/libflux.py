@@ -108,14 +108,9 @@ class Broker:
         future = lib.flux_rpc(self._handle, topic.encode(), text, nodeid, flags)
         return Future(self._handle, future, self._patience, lib.flux_rpc_get)
 
-    def ask(self, topic: str, payload: Any = None, rank: int = _ANY) -> str:
-        """The text that answers a request, "" if it has none; raises OSError."""
-        return self.rpc(topic, payload, rank).get_str()
-
-    def watch(self, topic: str, payload: Any, rank: int = _ANY) -> Iterator[str]:
-        """The texts that answer a request, until the end of its answers; raises OSError."""
-        future = self.rpc(topic, payload, rank, _STREAMING)
-        return each(future, future.get_str)
+    def watch(self, topic: str, payload: Any, nodeid: int = _ANY) -> Iterator[Any]:
+        """The answers to a request, until the last of them; raises OSError."""
+        return each(self.rpc(topic, payload, nodeid, _STREAMING))
 
     def value(self, key: str) -> str:
         """The value of a key of the instance's KVS; raises OSError."""
@@ -131,14 +126,14 @@ class Broker:
         return inner(self._configuration, *tables).get(last, default)
 
 
-def each(future: Any, get: Callable[[], Any]) -> Iterator[Any]:
-    """What *get* returns for each answer to a request that has several; raises OSError.
+def each(future: Any) -> Iterator[Any]:
+    """The answers to a request that has several; raises OSError.
 
     *future* is a Future, or one of flux-core's own.
     """
     while True:
         try:
-            answer = get()
+            answer = future.get()
         except OSError as e:
             if e.errno == errno.ENODATA:
                 return

@@ -20,7 +20,6 @@ from treepool.flux.libflux import Broker
 from treepool.flux.pastjobs import PastJobs, past_jobs
 from treepool.flux.standing import running_of
 from treepool.placement.allocation import Allocation
-from treepool.placement.effort import finished
 from treepool.placement.held import HELD_BACK, held_in, held_on
 from treepool.placement.nodes.kept import kept_in
 from treepool.placement.nodes.parts import on_hosts, ranks_in, short_form
@@ -151,8 +150,7 @@ def history() -> tuple[Pool, PastJobs]:
     """The nodes, and what the past jobs asked for; raises OSError, or InvalidInput for a bad R."""
     handle = client.connected()
     asked = _asked(handle)
-    work = past_jobs(lambda topic, payload: handle.rpc(topic, payload, nodeid=0))
-    return Pool(_resources(handle)[0]) if asked is None else asked[0], finished(work)
+    return Pool(_resources(handle)[0]) if asked is None else asked[0], past_jobs(handle)
 
 
 def about() -> list[str]:

@@ -7,7 +7,7 @@ values; an argument overrides the key of its name. Imports no flux.
 from __future__ import annotations
 
 import math
-from typing import Callable, Container, Iterable, Mapping, NoReturn, Union
+from typing import Callable, Container, Iterable, Mapping, Union
 
 import attrs
 
@@ -63,6 +63,11 @@ class Options:
     discover: bool = True
     log_level: str = "info"
     queue_depth: Union[str, int] = "unlimited"
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        """The rules of the queues that have their own, and as "" that of all others."""
+        return {"": self.rule, **self.queues}
 
 
 def read(
@@ -179,10 +184,6 @@ def _plain(text: str) -> str:
     return text if text.isprintable() and len(text) <= 60 else shown(text)
 
 
-def _fail(message: str) -> NoReturn:
-    raise InvalidOption(message)
-
-
 def _choice(*known: str, form: str = "") -> _Option:
     return _of_pool(PoolOption("", form or "|".join(known), "", known))
 
@@ -195,13 +196,6 @@ def _of_pool(option: PoolOption) -> _Option:
     return _Option(option.form, read)
 
 
-def _mix(text: str) -> str:
-    if text == "history":
-        _fail("is written by hand now: `flux treepool advise --mix-from instance` prints the line")
-    POOL_OPTIONS["mix"].check(text)
-    return text
-
-
 def _depth(text: str) -> float:
     return math.inf if text == "unlimited" else _count(text, 1, " or unlimited")
 
@@ -209,7 +203,7 @@ def _depth(text: str) -> float:
 def _count(text: str, least: int = 0, more: str = "") -> int:
     digits = text.isascii() and text.isdigit() and len(text) < 10
     if not digits or int(text) < least:
-        _fail(f"not a number from {least} to 999999999{more}")
+        raise InvalidOption(f"not a number from {least} to 999999999{more}")
     return int(text)
 
 
@@ -242,7 +236,6 @@ OPTIONS = {
     PREEMPT_BY: _Option(f"QUEUE[,...]|{NOBODY}", str),
     "spares": _Option("N", _count),
     **{name: _of_pool(POOL_OPTIONS[own]) for name, own in OF_POOL.items()},
-    "mix": _Option(POOL_OPTIONS["mix"].form, _mix),
     CORES_WITH_GPUS: _choice("one", "share"),
     "discover": _choice("auto", "off"),
     "queue-depth": _DEPTH,

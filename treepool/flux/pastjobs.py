@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from typing import Any, Callable, Generator, Mapping
 
 import attrs
 
+from treepool.flux.libflux import Broker, Future
 from treepool.placement.choose.pastmix import shape_of
 
 #: Most jobs that are looked at, and most requests in flight.
@@ -20,9 +20,6 @@ MAX_JOBS, IN_FLIGHT = 10_000, 16
 #: Longest answer with a jobspec that is read, in characters: users put whole files into jobspecs.
 #: And the longest text of the resources in it.
 _LONGEST, _LONGEST_RESOURCES = 1 << 17, 1 << 12
-
-#: Sends a request to a service, and returns the future of its answer.
-Send = Callable[[str, Mapping[str, Any]], Any]
 
 
 @attrs.define
@@ -50,19 +47,16 @@ class PastJobs:
         self.counts[self._shapes[text]] += 1
 
 
-def past_jobs(send: Send) -> Generator[Any, None, PastJobs]:
-    """Ask for the past jobs with *send*. Yields the futures to wait for; raises OSError."""
+def past_jobs(handle: Broker) -> PastJobs:
+    """Ask for the past jobs; raises OSError."""
     started = {"t_run": [">0"]}
     which = {"max_entries": MAX_JOBS, "attrs": [], "constraint": started}
-    listed = send("job-list.list", which)
-    yield listed
-    jobs = deque(job["id"] for job in listed.get()["jobs"])
-    past, asked = PastJobs(), deque[Any]()
+    listed = handle.rpc("job-list.list", which, nodeid=0).get()["jobs"]
+    jobs, asked, past = deque(job["id"] for job in listed), deque[Future](), PastJobs()
     while jobs or asked:
         while jobs and len(asked) < IN_FLIGHT:
             lookup = {"id": jobs.popleft(), "keys": ["jobspec"], "flags": 0}
-            asked.append(send("job-info.lookup", lookup))
-        yield asked[0]
+            asked.append(handle.rpc("job-info.lookup", lookup, nodeid=0))
         try:
             past.add(asked.popleft().get_str())
         except (OSError, ValueError, LookupError, TypeError, RecursionError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import syslog
 from contextlib import suppress
 from errno import EINVAL, ENOSYS
-from typing import Any, Callable, Mapping
+from typing import Any, Mapping
 
 from flux.job import JobID, job_raise_async
 from flux.scheduler import AllocRequest, Scheduler
@@ -19,7 +19,8 @@ from flux.scheduler import AllocRequest, Scheduler
 from treepool.errors import PoolConflict
 from treepool.flux import usertexts
 from treepool.flux.callbacks import Timer, answered, report, then
-from treepool.flux.garbage import let_go
+from treepool.flux.context import Origin
+from treepool.flux.garbage import Garbage, let_go
 from treepool.flux.hello import held_of, read_held, running_jobs
 from treepool.flux.questions import request_watcher
 from treepool.flux.runner import TURN, Inbox, Runner
@@ -78,8 +79,8 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self.coming = 0
         #: Whether more of the last series may be on their way.
         self._asking = False
-        #: The user of each job that has resources.
-        self.users: dict[int, int] = {}
+        #: The user, the Flux queue and the bank of each job that has resources.
+        self.origins: dict[int, Origin] = {}
         #: How many allocations are being written to the KVS.
         self._committing = 0
         #: The requests that are answered once nothing is left to do.
@@ -110,9 +111,6 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
     def stats(self, msg: Any) -> None:
         """Answer ``stats-get``."""
 
-    def idle(self) -> None:
-        """No task is due now."""
-
     def end(self) -> None:
         """The module is being unloaded: refuse what it has not answered."""
 
@@ -130,11 +128,11 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
     def end_job(self, jobid: int, kind: str, note: str) -> None:
         """End a job by an exception of this *kind*, unless it is over already."""
 
-        def answered(future: Any) -> None:
+        def raised(future: Any) -> None:
             with suppress(FileNotFoundError):
                 future.get()
 
-        then(self.handle, job_raise_async(self.handle, jobid, kind, 0, note), answered)
+        then(self.handle, job_raise_async(self.handle, jobid, kind, 0, note), raised)
 
     # -- from load to unload
 
@@ -183,7 +181,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         for told, R, events, jobspec in running_jobs(self.handle):
             jobid = told["id"]
             name = JobID(jobid).f58
-            self.users[jobid] = told["userid"]
+            self.origins[jobid] = told["userid"], "", ""
             try:
                 has = read_held(told, R, events)
             except (OSError, ValueError) as e:
@@ -204,9 +202,9 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self._last_before = submitted.get("max_jobid", 0)
         super()._sched_ready()
         self.ready()
+        self._garbage = Garbage()
         self._is_ready = True
         ask = request_watcher(self.handle, "sched.quiescent", self._on_quiescent, guests=False)
-        ask.start()
         self._asked_quiescent = ask  # it must live as long as this
 
     # -- what arrives
@@ -221,13 +219,13 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
 
     def _on_idle(self) -> None:
         self._tell_quiescent()
-        self.idle()
+        self._garbage.idle()
 
     def _tell_quiescent(self) -> None:
         if self._quiescent and self.settled and not self.inbox and not self._committing:
             asked, self._quiescent = self._quiescent, []
             for msg in asked:
-                self.handle.respond(msg, {"status": 0, "alloc_current": len(self.users)})
+                self.handle.respond(msg, {"status": 0, "alloc_current": len(self.origins)})
 
     def _update(self, data: Mapping[str, Any]) -> None:
         super()._apply_resource_update(self.usable(data))
@@ -242,20 +240,17 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         self.inbox.put_answer(asked, lambda answer: self._take_old(msg, told, answer))
 
     def _handle_free(self, msg: Any) -> None:  # no hook, as for alloc
-        self._act_later(self._take_free, msg)
+        self.inbox.put(lambda: self._take_free(msg.payload))
 
     def _handle_cancel(self, msg: Any) -> None:  # no hook, as for alloc
         self._await_cancels()
-        self._act_later(lambda _, told: self.cancel(told["id"]), msg)
+        self.inbox.put(lambda: self.cancel(msg.payload["id"]))
 
     def _handle_prioritize(self, msg: Any) -> None:  # no hook, as for alloc
-        self._act_later(lambda _, told: self.prioritize(told.get("jobs", [])), msg)
+        self.inbox.put(lambda: self.prioritize(msg.payload.get("jobs", [])))
 
     def _handle_stats_get(self, msg: Any) -> None:  # no hook: the answer takes several steps
         answered(self.handle, self.stats)(msg)
-
-    def _act_later(self, act: Callable[[Any, Any], None], msg: Any) -> None:
-        self.inbox.put(lambda: act(msg, msg.payload))
 
     def _take_alloc(self, msg: Any, told: Any) -> None:
         names = "id", "priority", "userid", "t_submit", "jobspec"
@@ -277,7 +272,7 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
             self.doubt(told["id"])
             AllocRequest(self, msg).deny(_HAS_R)
 
-    def _take_free(self, msg: Any, told: Any) -> None:
+    def _take_free(self, told: Any) -> None:
         self.free(told["id"], held_of(told["R"]["execution"]), told.get("final", False))
 
     def _await_cancels(self) -> None:

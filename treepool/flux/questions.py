@@ -72,7 +72,7 @@ class _Question:
 def request_watcher(
     handle: Any, topic: str, take: Callable[[Any], object], guests: bool = True
 ) -> Any:
-    """A watcher, not started yet, that passes requests to *take*; those of guests with *guests*.
+    """A watcher that passes requests to *take*; those of guests with *guests*.
 
     If *take* raises, the request is refused.
     """
@@ -81,6 +81,7 @@ def request_watcher(
     made = handle.msg_watcher_create(on_request, FLUX_MSGTYPE_REQUEST, topic)
     if guests:
         handle.msg_handler_allow_rolemask(made.handle, lib.FLUX_ROLE_OWNER | lib.FLUX_ROLE_USER)
+    made.start()
     return made
 
 

@@ -9,41 +9,37 @@ from __future__ import annotations
 
 import time
 from errno import EINVAL
-from typing import Any, Generator, Iterator, Mapping, Optional, Sequence
+from typing import Any, Generator, Mapping
 
 from flux.brokermod import request_handler
 from flux.job import JobID
 
 from treepool import __version__
-from treepool.errors import InvalidOption, InvalidWindow, PoolConflict
+from treepool.errors import InvalidOption, InvalidWindow
 from treepool.flux.annotate import Annotator
 from treepool.flux.answers import Answers
 from treepool.flux.attached import Attached
 from treepool.flux.callbacks import answered, payload_of, report
 from treepool.flux.config import Configuration, refusal
-from treepool.flux.garbage import Garbage
+from treepool.flux.context import Context
 from treepool.flux.heldback import HeldBack
 from treepool.flux.hello import Value
 from treepool.flux.numbers import Numbers
 from treepool.flux.options import Options
-from treepool.flux.pool import AllocatedR, PoolV1, TreepoolPool
+from treepool.flux.pool import PoolV1, TreepoolPool
 from treepool.flux.preemption import Started
 from treepool.flux.protocol import Protocol, failure
 from treepool.flux.runner import Precedence, Work
 from treepool.flux.submissions import Submission, Submissions
 from treepool.flux.topology import Topology
-from treepool.flux.totals import totals
 from treepool.flux.windows import Windows, in_kvs
 from treepool.placement.allocation import Allocation
-from treepool.placement.plan.jobs import Rule, Waiting
+from treepool.placement.held import held_in
+from treepool.placement.nodes.parts import short_form
+from treepool.placement.plan.jobs import Waiting
 from treepool.placement.plan.queue import Queue
-from treepool.placement.plan.windows import Owner, Window
+from treepool.placement.plan.windows import Owner
 from treepool.placement.pool import Pool
-from treepool.rfc.findings import shown
-from treepool.rfc.scheduling import FLUXION
-
-#: How long annotations pause, as a multiple of the work, so that they do not slow down starts.
-_PAUSE = 10
 
 #: Seconds that passes wait at most for requests to cancel, so that who cancels stops nobody.
 _CANCELS = 5.0
@@ -78,7 +74,6 @@ class TreepoolScheduler(Protocol):
             if any(arg.startswith("pool-class=") for arg in args):
                 raise InvalidOption("pool-class: sched-treepool has its own pool")
             self._configuration = Configuration(h, self.log, self.take_arguments())
-            self.configured = self._configuration.get
         except ValueError as e:  # the loader of the module only sees "Invalid argument"
             self.log.error(str(e))
             raise
@@ -87,8 +82,6 @@ class TreepoolScheduler(Protocol):
         self._coming = Precedence(_COMING)
         #: When the last changes of jobs had all been applied (monotonic seconds).
         self._applied = -_CHANGES
-        #: The Flux queue and the bank of each job that has resources.
-        self._origins: dict[int, tuple[str, str]] = {}
         #: Whether a pass was asked for since the jobs were told what the last one came to.
         self._asked = False
 
@@ -101,55 +94,34 @@ class TreepoolScheduler(Protocol):
     def begin(self) -> None:
         """Make all that works on the pool; raises ValueError, once it is logged."""
         pool = self.pool
-        R = pool.inventory.resource_set
-        discovers = self.options.discover and R.scheduling is None
+        has_key = pool.inventory.resource_set.scheduling is not None
+        discovers = self.options.discover and not has_key
         try:
             self._configuration.set_options(pool, not discovers)
             kept_windows = in_kvs(self.handle)
         except (InvalidOption, InvalidWindow) as e:
             self.log.error(str(e))
             raise
-        if pool.localities:
-            self.log.info(f"topology: {', '.join(pool.localities)}")
-        elif discovers:
-            self.log.info("topology: none in R, asking the brokers")
-        elif R.scheduling is not None and pool.inventory.key is None:
-            writer = shown(R.scheduling.get("writer", FLUXION))
-            self.log.info(f"topology: the key in R is that of {writer}, nodes are flat")
-        else:
-            self.log.info("topology: none in R, nodes are flat")
-        h, log, runner, options = self.handle, self.log, self.runner, self.options
-        self.queue = Queue(pool, self, time.time, options.rule, options.queues)
-        self._numbers = Numbers(h)
-        self._topology = Topology(h, log, pool, discovers, self._on_topology)
-        self._windows = Windows(
-            h,
-            log,
-            runner,
-            self.queue,
-            self._configuration,
-            kept_windows,
-            self._owner_of,
-            self._on_windows,
+        self.queue = Queue(pool, self, time.time, self.options.rule, self.options.queues)
+        self._numbers = Numbers(self.handle)
+        context = Context(
+            handle=self.handle,
+            log=self.log,
+            runner=self.runner,
+            inbox=self.inbox,
+            queue=self.queue,
+            configuration=self._configuration,
+            numbers=self._numbers,
+            origins=self.origins,
         )
-        self._submissions = Submissions(
-            self.queue,
-            self._topology,
-            self._windows,
-            self._configuration,
-            self.inbox,
-            self._fail,
-            self._numbers,
-        )
-        self._attached = Attached(
-            h, self.inbox, self._submissions.last, self._submissions.__contains__, self._on_lost
-        )
-        self._held_back = HeldBack(h, log, pool, self.inbox, self.start_schedule, self._over)
-        self._answers = Answers(h, runner, self)
-        self._annotator = Annotator(self.queue, self._submissions, self._answers.outlook)
-        self._annotations = runner.task("annotations", self.forecast, _PAUSE)
-        self._estimates = runner.task("estimates", self._annotator.estimate, _PAUSE)
-        self._passes = runner.task("pass", self.schedule)
+        self._topology = Topology(context, discovers, self._on_topology)
+        self._windows = Windows(context, kept_windows, self._owner_of, self._on_windows)
+        self._submissions = Submissions(context, self._topology, self._windows, self._fail)
+        self._attached = Attached(context, self._submissions)
+        self._held_back = HeldBack(context)
+        self._answers = Answers(context, self._submissions, self._windows, self.numbers)
+        self._annotator = Annotator(context, self._submissions, self._answers.outlook)
+        self._passes = self.runner.task("pass", self.schedule)
 
     # -- the configuration
 
@@ -192,18 +164,14 @@ class TreepoolScheduler(Protocol):
         """A job is about to be taken over; the rest of what matters of it is in the KVS."""
         if not isinstance(jobspec, OSError) and not isinstance(events, OSError):
             job = Started.read(jobspec, events)
-            self._origins[jobid] = job.queue, job.bank
+            self.origins[jobid] = self.origins[jobid][0], job.queue, job.bank
             queues = self._configuration.queues.lineage(job.queue)
             self.queue.runs(jobid, *self.options.preemption.of_running(job, queues))
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
         """Take over a job that holds *R*, a ResourceSet; raises PoolConflict if the pool cannot."""
-        try:
-            super().hello(jobid, priority, userid, t_submit, R)
-        except PoolConflict:
-            if self.pool.has_job(jobid):  # in part: it ends, and what it has is held back
-                self.pool.free(jobid)
-            raise
+        self.pool.register_alloc(jobid, R)
+        self.log.debug(f"hello: {JobID(jobid).f58}: {short_form(held_in(R.entries))}")
         self._held_back.add(jobid, R)
         self.queue.follow()
 
@@ -218,7 +186,6 @@ class TreepoolScheduler(Protocol):
     def ready(self) -> None:
         """The job manager knows that this scheduler is ready."""
         self._held_back.ask()
-        self._garbage = Garbage()
 
     # -- what changes the queue and the pool
 
@@ -243,14 +210,9 @@ class TreepoolScheduler(Protocol):
             self.log.error(f"free: {e}: what it holds there is free")
             self._held_back.give_back(jobid, None if final else R.mask)
         if not self.pool.has_job(jobid):
-            self._over(jobid)
+            self.origins.pop(jobid, None)
             self._attached.ended(jobid)
         self._held_back.freed()
-
-    def _over(self, jobid: int) -> None:
-        """A job has nothing any more: it is not counted, nor is anybody told of it."""
-        self.users.pop(jobid, None)
-        self._origins.pop(jobid, None)
 
     def cancel(self, jobid: int) -> None:
         """Take a pending job out of the queue."""
@@ -342,8 +304,6 @@ class TreepoolScheduler(Protocol):
         if worked or self._asked:
             self._asked = False
             self._annotator.changed()
-            self._annotations.wake()
-            self._estimates.wake()
 
     def started(self, job: Waiting, allocation: Allocation, how: str) -> None:
         """Send a job's R on its way; if that fails, the job holds nothing and is answered."""
@@ -356,9 +316,8 @@ class TreepoolScheduler(Protocol):
         submission = self._submissions[job.jobid]
         if "preempts" in submission.told:
             annotations["preempts"] = submission.told["preempts"]
-        submission.request.success(AllocatedR(allocation), {"sched": annotations})
-        self.users[job.jobid] = self._submissions.leave(job.jobid).userid
-        self._origins[job.jobid] = submission.queue, submission.bank
+        submission.request.success(allocation, {"sched": annotations})
+        self.origins[job.jobid] = self._submissions.leave(job.jobid).origin
         self._numbers.placed += 1
 
     def preempt(self, job: Waiting, victims: frozenset[int], new: frozenset[int]) -> None:
@@ -385,19 +344,7 @@ class TreepoolScheduler(Protocol):
         self._numbers.failed += 1
         self._submissions.leave(jobid).request.deny(failure(error))
 
-    def _on_lost(self) -> None:
-        """The job manager takes no more allocations."""
-        self.log.error(
-            "the job manager has given this scheduler up (its own messages say why): no job starts "
-            "until the scheduler is loaded again (flux module reload sched-treepool)"
-        )
-
-    # -- what waiting jobs are told
-
-    def forecast(self) -> Work:
-        """Keep the annotations of the waiting jobs up to date."""
-        yield from self._annotator.run()
-        self._annotations.wake(self._annotator.next_time - time.monotonic())
+    # -- what Protocol asks
 
     @property
     def settled(self) -> bool:
@@ -406,74 +353,17 @@ class TreepoolScheduler(Protocol):
         judged = not (self._topology.asks or changes.is_behind or changes.come)
         return judged and self.queue.settled and self._held_back.known
 
-    def idle(self) -> None:
-        """No task is due now."""
-        self._garbage.idle()
-
     def end(self) -> None:
         """Refuse what waits for an answer."""
         self._answers.end()
         self._windows.end()
 
-    # -- questions, see answers.py
-
-    def user_of(self, jobid: int) -> Optional[int]:
-        """The user of a job that waits or has resources; None if there is no such job."""
-        user = self._submissions.user_of(jobid)
-        return self.users.get(jobid) if user is None else user
-
     def _owner_of(self, jobid: int) -> Owner:
         """The user, the Flux queues and the bank of a job that waits or runs."""
-        submission, user = self._submissions.get(jobid), self.user_of(jobid)
-        queue, bank = self._origins.get(jobid, ("", ""))
-        if submission is not None:
-            queue, bank = submission.queue, submission.bank
-        return _NOBODY if user is None else user, self._configuration.queues.lineage(queue), bank
+        user, queue, bank = self._submissions.origin_of(jobid) or (_NOBODY, "", "")
+        return user, self._configuration.queues.lineage(queue), bank
 
-    def is_deferred(self, jobid: int) -> bool:
-        """Whether a job is deferred until the topology of nodes is known."""
-        return self._submissions.is_deferred(jobid)
-
-    def up_to_date(self) -> Iterator[None]:
-        """Yields until all is known that the scheduler was told before now."""
-        return self.inbox.emptied()
-
-    @property
-    def rules(self) -> Mapping[str, Rule]:
-        """The rules of Flux queues that have their own, and as "" that of all others."""
-        return {"": self.options.rule, **self.options.queues}
-
-    @property
-    def defers(self) -> bool:
-        """Whether a job that were submitted now would be deferred."""
-        return self._topology.starts
-
-    @property
-    def defers_refused(self) -> bool:
-        """Whether a job that were refused now would be deferred."""
-        return self._topology.asks
-
-    def waiting(
-        self, jobid: int, priority: int, userid: int, queue: str, spec: Any
-    ) -> tuple[Waiting, Optional[Window]]:
-        """The job that asks for *spec* as the queue would see it, and the window that it was
-        submitted for; raises InvalidJobspec."""
-        return self._submissions.waiting(jobid, priority, userid, queue, time.time(), spec)
-
-    def window_of(self, jobid: int) -> Optional[Window]:
-        """The window that a job waits for, if it was submitted for one that is not open yet."""
-        return self._submissions.window_of(jobid)
-
-    def windows(self) -> list[dict[str, Any]]:
-        """The windows that are not over, and where each is kept."""
-        return self._windows.listed()
-
-    def totals(
-        self, drained: Sequence[int], by_user: bool
-    ) -> Generator[None, None, dict[str, Any]]:
-        """What is used for what, and by whom; *drained* are sets of ranks (bitmasks)."""
-        queues, waits = self._configuration.queues, self._submissions.waits()
-        return totals(self.queue, queues, waits, drained, self.user_of if by_user else None)
+    # -- numbers
 
     def stats(self, msg: Any) -> None:
         """Answer ``stats-get`` as the question for the numbers."""
@@ -481,7 +371,7 @@ class TreepoolScheduler(Protocol):
 
     def numbers(self) -> Generator[None, None, dict[str, Any]]:
         """What ``flux module stats sched-treepool`` shows."""
-        queues, own = self._configuration.queues, self.rules
+        queues, own = self._configuration.queues, self.options.rules
         lines = [name for name in queues.tables if queues.line(name) == name] or [""]
         rules = {name: own.get(name, own[""]) for name in lines}
         report = yield from self._numbers.report(self.queue, rules, self._submissions.deferred)

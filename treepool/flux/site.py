@@ -60,11 +60,6 @@ class FluxSite:
     help: Path
 
     @property
-    def reads_rc1(self) -> bool:
-        """Whether instances read ``rc1`` when they start; flux-core 0.77 is the first to do so."""
-        return (self.rc1.parent / "rc1.py").exists()
-
-    @property
     def home(self) -> Path:
         """Where the home belongs of a treepool that is installed into this Flux."""
         return self.modules.parent / "treepool"

@@ -32,17 +32,14 @@ from typing import TYPE_CHECKING, Any, Callable, Final, Iterable, Iterator, Mapp
 import attrs
 
 from treepool.errors import InfeasibleRequest, InvalidInput, Reason
-from treepool.flux.config import Configuration
-from treepool.flux.numbers import Numbers
+from treepool.flux.context import Context, Origin
 from treepool.placement.plan.jobs import Place, Waiting, at_length
-from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.windows import Window
 from treepool.rfc import idset
 from treepool.rfc.queues import inner
 from treepool.rfc.times import clock
 
 if TYPE_CHECKING:  # they import flux, and this does not
-    from treepool.flux.runner import Inbox
     from treepool.flux.topology import Topology
     from treepool.flux.windows import Windows
 
@@ -86,9 +83,10 @@ class Submission:
         return str(inner(self.jobspec, "attributes", "system").get("queue") or "")
 
     @property
-    def bank(self) -> str:
-        """The bank of the job, "" if it has none."""
-        return _bank(self.jobspec)
+    def origin(self) -> Origin:
+        """Its user, its Flux queue and its bank."""
+        system = inner(self.jobspec, "attributes", "system")
+        return self.userid, self.queue, str(system.get("bank") or "")
 
     @property
     def place(self) -> Place:
@@ -113,26 +111,20 @@ class Submissions:
     """The jobs that are not over yet.
 
     *failed* is called for a job on which treepool itself fails. What was deferred is done in its
-    turn in *inbox*; *numbers* count those that are denied.
+    turn in the inbox; the numbers count those that are denied.
     """
 
     def __init__(
         self,
-        queue: Queue,
+        context: Context,
         topology: Topology,
         windows: Windows,
-        configuration: Configuration,
-        inbox: Inbox,
         failed: Callable[[int, Exception], None],
-        numbers: Numbers,
     ) -> None:
-        self._queue = queue
+        self._context, self._queue = context, context.queue
         self._topology = topology
         self._windows = windows
-        self._configuration = configuration
-        self._inbox = inbox
         self._failed = failed
-        self._numbers = numbers
         self._jobs: dict[int, Submission] = {}
         #: Those that came before the first nodes were known, those that were refused while nodes
         #: are asked, and those that wait for a window to open; and the heaps that are ready. Tens
@@ -169,13 +161,9 @@ class Submissions:
         """How many jobs are not in the queue yet."""
         return len(self._jobs) - len(self._queue.jobs)
 
-    def is_deferred(self, jobid: int) -> bool:
-        """Whether a job is not in the queue yet."""
-        return jobid in self._jobs and self._jobs[jobid].heap is not None
-
     def waits(self) -> Iterator[tuple[str, int, str]]:
         """Of each job: the queue in whose order it stands, its user, and why it waits (a code)."""
-        line_of, jobs = self._configuration.queues.line, self._queue.jobs
+        line_of, jobs = self._context.configuration.queues.line, self._queue.jobs
         for submission in list(self._jobs.values()):
             job = jobs.get(submission.jobid)
             if job is not None:
@@ -184,20 +172,32 @@ class Submissions:
                 code = DEFERRED if submission.window is None else OPENS
                 yield line_of(submission.queue), submission.userid, code
 
-    def window_of(self, jobid: int) -> Optional[Window]:
-        """The window that a job waits for, if it was submitted for one that is not open yet."""
-        return self._jobs[jobid].window if jobid in self._jobs else None
+    def origin_of(self, jobid: int) -> Optional[Origin]:
+        """The origin of a job that waits or has resources; None if there is no such job."""
+        submission = self._jobs.get(jobid)
+        return self._context.origins.get(jobid) if submission is None else submission.origin
 
     def user_of(self, jobid: int) -> Optional[int]:
-        """The user of a job; None if it is over."""
-        return self._jobs[jobid].userid if jobid in self._jobs else None
+        """The user of a job that waits or has resources; None if there is no such job."""
+        origin = self.origin_of(jobid)
+        return None if origin is None else origin[0]
+
+    @property
+    def defers(self) -> bool:
+        """Whether a job that came now would be deferred until the topology of nodes is known."""
+        return self._topology.starts
+
+    @property
+    def defers_refused(self) -> bool:
+        """Whether one that were refused now would be."""
+        return self._topology.asks
 
     # -- what the job manager tells
 
     def take(self, submission: Submission) -> None:
         """Judge *submission*, now or when its meaning is clear."""
         self._jobs[submission.jobid] = submission
-        if self._topology.starts:
+        if self.defers:
             _put(submission, self._held)
         else:
             self._judge(submission)
@@ -224,7 +224,7 @@ class Submissions:
 
     def release(self, found: bool = False) -> None:
         """Make ready what may be judged now, with those that are still refused if *found* more."""
-        if not self._topology.starts:
+        if not self.defers:
             held, self._held = self._held, []
             self._judge_soon(held)
             if found or not self._topology.unknown:
@@ -235,7 +235,7 @@ class Submissions:
         """Make the jobs of *heap* ready."""
         if heap:
             self._ready.append(heap)
-            self._inbox.put(self._judge_next)
+            self._context.inbox.put(self._judge_next)
 
     def _judge_next(self) -> bool:
         """Judge the first of the jobs that are ready; returns whether there are more."""
@@ -252,14 +252,7 @@ class Submissions:
         """Queue a job, or deny it with the reason if it can never run."""
         submission.heap = submission.window = None
         try:
-            job, window = self.waiting(
-                submission.jobid,
-                submission.priority,
-                submission.userid,
-                submission.queue,
-                submission.t_submit,
-                submission.jobspec,
-            )
+            job, window = self.waiting(submission)
             self._queue.pool.check_feasibility(job.relaxed)
             if window is not None and window.start > time.time():
                 self._wait_for(window, submission)
@@ -295,11 +288,11 @@ class Submissions:
 
     def _deny(self, submission: Submission, reason: str) -> None:
         """Deny a job, or defer it if more nodes will be known."""
-        if self._topology.asks:
+        if self.defers_refused:
             submission.withdraw()
             _put(submission, self._refused)
         else:
-            self._numbers.refused += 1
+            self._context.numbers.refused += 1
             self.leave(submission.jobid).request.deny(reason)
 
     def leave(self, jobid: int) -> Submission:
@@ -349,22 +342,14 @@ class Submissions:
             self._jobs[jobid].withdraw()
             _put(self._jobs[jobid], self._held)
 
-    def waiting(
-        self,
-        jobid: int,
-        priority: int,
-        userid: int,
-        queue: str,
-        submitted: float,
-        jobspec: Mapping[str, Any],
-    ) -> tuple[Waiting, Optional[Window]]:
+    def waiting(self, submission: Submission) -> tuple[Waiting, Optional[Window]]:
         """The job as the queue sees it now, and the window that it was submitted for, if any.
 
-        *queue* is its Flux queue. Such a job runs on nodes of the window, and ends with it. Raises
-        InvalidJobspec.
+        Such a job runs on nodes of the window, and ends with it. Raises InvalidJobspec.
         """
-        owner = userid, self._configuration.queues.lineage(queue), _bank(jobspec)
-        now = time.time()
+        user, queue, bank = submission.origin
+        owner = user, self._context.configuration.queues.lineage(queue), bank
+        jobspec, now = submission.jobspec, time.time()
         name = inner(jobspec, "attributes", "system", "treepool").get("window")
         window = self._windows.of_job(name, owner) if isinstance(name, str) else None
         if window is not None:
@@ -375,10 +360,18 @@ class Submissions:
             until = window.end
             length = until - max(now, window.start)
             request = at_length(request, min(request.duration or length, length))
-        terms = self._configuration.options.preemption.terms(jobspec, owner[1])
-        admitted, line = self._windows.admitted(*owner), owner[1][0]
+        terms = self._context.configuration.options.preemption.terms(jobspec, owner[1])
         job = self._queue.waiting(
-            jobid, priority, request, admitted, line, submitted, now, userid, terms, until
+            submission.jobid,
+            submission.priority,
+            request,
+            self._windows.admitted(*owner),
+            owner[1][0],
+            submission.t_submit,
+            now,
+            user,
+            terms,
+            until,
         )
         return job, window
 
@@ -392,10 +385,6 @@ def _put(submission: Submission, heap: Heap) -> None:
 def opens(window: Window, now: float) -> Reason:
     """Why a job waits that was submitted for *window*."""
     return Reason(OPENS, f"window {window.title} opens at {clock(window.start, now)}", window.title)
-
-
-def _bank(jobspec: object) -> str:
-    return str(inner(jobspec, "attributes", "system").get("bank") or "")
 
 
 def _on_ranks(jobspec: Mapping[str, Any], ranks: int) -> dict[str, Any]:

@@ -47,7 +47,8 @@ class _Asking:
 
     def __init__(self, names_commands: bool) -> None:
         self._names_commands = names_commands
-        self._told: dict[str, _Told] = {}
+        #: What was told of each question, and whether the job could run at some time.
+        self._told: dict[str, tuple[str, bool]] = {}
 
     def __call__(self, handle: Any, jobspec: str, urgency: int = 16, **_: Any) -> _Answer:
         """What the scheduler says of *jobspec*, as the future of a submission."""
@@ -59,41 +60,33 @@ class _Asking:
         question = client.question(spec, urgency)
         key = json.dumps([question, client.conditions(spec, urgency)])
         if key not in self._told:
-            self._told[key] = _Told.of(question, spec, urgency)
-        told, command = self._told[key], ""
+            self._told[key] = _ask(question, spec, urgency)
+        text, runs = self._told[key]
         if self._names_commands:
-            command = f"{plain(shlex.join(spec['tasks'][0]['command']))}: "
-        return _Answer(command, told)
+            text = f"{plain(shlex.join(spec['tasks'][0]['command']))}: {text}"
+        return _Answer(text, runs)
 
 
-class _Told:
-    """The lines of an answer, and whether the job could run at some time."""
-
-    def __init__(self, lines: list[str], runs: bool) -> None:
-        self.lines = lines
-        self.runs = runs
-
-    @classmethod
-    def of(cls, question: Any, spec: Any, urgency: int) -> _Told:
-        """What the scheduler says; raises OSError if it refuses the question."""
-        try:
-            answer, closed = client.ask_for(question)
-        except OSError as e:
-            raise OSError(joboptions.named(e.strerror or str(e))) from None
-        shape = "the job"
-        with suppress(InvalidInput):
-            shape = format_shape(unlabelled(spec["resources"]))
-        first = client.conditions(spec, urgency)
-        lines = jobstory.answer_to_shape(shape, answer, closed, time.time(), first)
-        return cls(lines, answer["verdict"] != "infeasible" and closed.disabled is None)
+def _ask(question: Any, spec: Any, urgency: int) -> tuple[str, bool]:
+    """What the scheduler says; raises OSError if it refuses the question."""
+    try:
+        answer, closed = client.ask_for(question)
+    except OSError as e:
+        raise OSError(joboptions.named(e.strerror or str(e))) from None
+    shape = "the job"
+    with suppress(InvalidInput):
+        shape = format_shape(unlabelled(spec["resources"]))
+    first = client.conditions(spec, urgency)
+    lines = jobstory.answer_to_shape(shape, answer, closed, time.time(), first)
+    return "\n".join(lines), answer["verdict"] != "infeasible" and closed.disabled is None
 
 
 class _Answer:
     """What commands use of the future of a submission."""
 
-    def __init__(self, command: str, told: _Told) -> None:
-        self._text = command + "\n".join(told.lines)
-        self._runs = told.runs
+    def __init__(self, text: str, runs: bool) -> None:
+        self._text = text
+        self._runs = runs
 
     def get_id(self) -> NoReturn:
         """Print the answer and end the command: it would attach to the job, or wait for it."""

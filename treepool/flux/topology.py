@@ -8,30 +8,31 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, Optional
 
 from treepool.discovery.key import Nodes, encode_into
+from treepool.flux.context import Context
 from treepool.flux.discover import Discovery
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
+from treepool.rfc.findings import shown
+from treepool.rfc.scheduling import FLUXION
 
 
 class Topology:
-    """The topology of the nodes of *pool*, which brokers are asked for if *discovers*.
+    """The topology of the nodes, which brokers are asked for if *discovers*.
 
     A node stays down until its topology is known. *changed* is called when nodes got theirs, with
     whether localities changed by that.
     """
 
-    def __init__(
-        self, handle: Any, log: Any, pool: Pool, discovers: bool, changed: Callable[[bool], None]
-    ) -> None:
-        self._log = log
-        self._pool = pool
+    def __init__(self, context: Context, discovers: bool, changed: Callable[[bool], None]) -> None:
+        self._log, self._pool = context.log, context.pool
         self._changed = changed
         self._discovery: Optional[Discovery] = None
         self._said = ""
+        R = self._pool.inventory.resource_set
+        self._log.info(f"topology: {_known(self._pool, discovers)}")
         if discovers:
-            R = pool.inventory.resource_set
-            exact = int(handle.attr_get("instance-level")) > 0
-            self._discovery = Discovery(handle, R, self._on_topology, exact)
+            exact = int(context.handle.attr_get("instance-level")) > 0
+            self._discovery = Discovery(context.handle, R, self._on_topology, exact)
 
     @property
     def stats(self) -> Optional[dict[str, int]]:
@@ -98,3 +99,16 @@ class Topology:
                 self._said = said
                 self._log.info(said)
         self._changed(pool.localities != localities)
+
+
+def _known(pool: Pool, discovers: bool) -> str:
+    """What the R of *pool* says of the topology."""
+    R = pool.inventory.resource_set
+    if pool.localities:
+        return ", ".join(pool.localities)
+    if discovers:
+        return "none in R, asking the brokers"
+    if R.scheduling is not None and pool.inventory.key is None:
+        writer = shown(R.scheduling.get("writer", FLUXION))
+        return f"the key in R is that of {writer}, nodes are flat"
+    return "none in R, nodes are flat"

@@ -9,6 +9,7 @@ again the next times are in the plan. Chosen nodes are chosen anew where one is 
 from __future__ import annotations
 
 import errno
+import math
 import time
 from collections import deque
 from typing import Any, Callable, Generator, Iterable, Optional
@@ -19,13 +20,12 @@ from flux.kvs import KVSTxn, commit, commit_async, get_key_direct
 from treepool.errors import InfeasibleRequest, InvalidInput, InvalidJobspec, InvalidWindow
 from treepool.flux import sent
 from treepool.flux.callbacks import Refused, payload_of, refuse, then
-from treepool.flux.config import Configuration
+from treepool.flux.context import Context
 from treepool.flux.questions import request_watcher
-from treepool.flux.runner import Runner, Work
+from treepool.flux.runner import Work
 from treepool.flux.windownames import window_of
 from treepool.placement.plan.jobs import Holder
 from treepool.placement.plan.profile import PRESENT
-from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.spares import Spares
 from treepool.placement.plan.windows import (
     Conflicts,
@@ -73,60 +73,50 @@ class _Change:
     fixed: Optional[tuple[WindowEntry, ...]] = None
     replaces: bool = False
     test: bool = False
-    #: Whether it is in the KVS; None before it is written.
-    written: Optional[bool] = None
 
 
 class Windows:
-    """The windows of an instance, in *queue*, which has no jobs yet.
+    """The windows of an instance, in its queue, which has no jobs yet.
 
-    *configuration* has windows of its own, and the queues; *kept* are those in the KVS. *owner_of*
-    gives the user, the queues and the bank of a job. *changed* is called when there may be
-    something to start.
+    The configuration has windows of its own; *kept* are those in the KVS. *owner_of* gives the
+    user, the queues and the bank of a job. *changed* is called when there may be something to
+    start.
     """
 
     def __init__(
         self,
-        handle: Any,
-        log: Any,
-        runner: Runner,
-        queue: Queue,
-        configuration: Configuration,
+        context: Context,
         kept: tuple[WindowEntry, ...],
         owner_of: OwnerOf,
         changed: Callable[[], None],
     ) -> None:
-        self._handle = handle
-        self._log = log
-        self._queue = queue
-        self._configuration = configuration
+        self._handle, self._log, self._queue = context.handle, context.log, context.queue
+        self._configuration = context.configuration
         self._owner_of = owner_of
         self._changed = changed
-        self._fixed = configuration.windows
+        self._fixed = self._configuration.windows
         self._kept = kept
-        self._spares = Spares(queue)
+        self._spares = Spares(self._queue)
         self._made: dict[WindowEntry, Window] = {}
         self._changes: deque[_Change] = deque()
         self._ended = False
         #: The names of the windows that were open at the last look; and since when nodes are down.
         self._open: set[str] = set()
         self._down: dict[str, float] = {}
-        self._task = runner.task("windows", self._work)
+        self._task = context.runner.task("windows", self._work)
         valid = self._beside(self._fixed)
         if valid != kept:
             self._kept = valid
-            transaction = _transaction(handle, valid)
-            commit(handle, _kvstxn=transaction)
+            transaction = _transaction(self._handle, valid)
+            commit(self._handle, _kvstxn=transaction)
         #: All windows that the queue has once the current change is applied.
-        self._goal = self._windows(self._kept, log.warning)
-        queue.set_windows(self._goal)
-        self._spares.keep(configuration.options.spares)
+        self._goal = self._windows(self._kept, self._log.warning)
+        self._queue.set_windows(self._goal)
+        self._spares.keep(self._configuration.options.spares)
         self._watchers = [
-            request_watcher(handle, f"{TOPIC}add", self._on_add, guests=False),
-            request_watcher(handle, f"{TOPIC}remove", self._on_remove, guests=False),
+            request_watcher(self._handle, f"{TOPIC}add", self._on_add, guests=False),
+            request_watcher(self._handle, f"{TOPIC}remove", self._on_remove, guests=False),
         ]
-        for watcher in self._watchers:
-            watcher.start()
         self._task.wake()
 
     def configure(self, fixed: tuple[WindowEntry, ...]) -> None:
@@ -244,7 +234,7 @@ class Windows:
             yield from self._change_first(self._changes[0])
         else:
             yield from self._look()
-        if self._changes and self._changes[0].written is None:
+        if self._changes:
             self._task.wake()
         elif self._goal:
             now = time.time()
@@ -252,31 +242,44 @@ class Windows:
             self._task.wake(max(_PAUSE, min([t - now for t in times] + [_LOOK])))
 
     def _change_first(self, change: _Change) -> Work:
-        """Write the windows as they are after *change* to the KVS; or apply it, if they are there.
+        """Write the windows as they are after *change* to the KVS, then apply it; or only test it.
 
         The others must not wait for one that fails.
         """
         try:
-            if change.written is None:
-                kept = self._after(change)  # before a long choice of nodes
-                if change.added is not None and not change.added.hosts:
-                    change.added = yield from self._chosen(change.added, change.msg is None)
-                    kept = self._after(change)
-                if change.added is None or not change.test:
-                    change.written = False
-                    transaction = _transaction(self._handle, kept)
-                    future = commit_async(self._handle, _kvstxn=transaction)
-                    then(self._handle, future, self._on_written, change, kept)
-                    return
+            kept = self._after(change)  # before a long choice of nodes
+            if change.added is not None and not change.added.hosts:
+                change.added = yield from self._chosen(change.added, change.msg is None)
+                kept = self._after(change)
+            if change.added is not None and change.test:
                 its = self._times(change.added, _fail)
                 self._answer(change, (yield from conflicts(self._queue, its, self._owner_of)))
-            elif change.written:
-                yield from self._apply(change)
             else:
-                return
+                yield from self._write(kept)
+                self._kept = kept
+                if change.fixed is not None:
+                    self._fixed = change.fixed
+                yield from self._apply(change)
             self._changes.popleft()
         except Exception as e:
             self._give_up(e)
+
+    def _write(self, kept: tuple[WindowEntry, ...]) -> Work:
+        """Make *kept* the windows in the KVS; yields until they are there."""
+        arrived: list[Any] = []
+
+        def arrive(future: Any) -> None:
+            arrived.append(future)
+            self._task.wake()
+
+        transaction = _transaction(self._handle, kept)
+        then(self._handle, commit_async(self._handle, _kvstxn=transaction), arrive)
+        while not arrived:
+            yield math.inf
+        try:
+            arrived[0].get()
+        except OSError as e:
+            raise OSError(e.errno or errno.EIO, f"KVS: {e.strerror or e}") from None
 
     def _chosen(self, entry: WindowEntry, stays: bool) -> Generator[None, None, WindowEntry]:
         """*entry* with the nodes that are the least in the way, those that it had if it *stays*."""
@@ -345,21 +348,6 @@ class Windows:
         added = change.added.to_dict() if change.added.hosts else None
         windows.read_all([*both, *filter(None, (added,))], closed=False)  # the limits of all
         return (*kept, change.added)
-
-    def _on_written(self, future: Any, change: _Change, kept: tuple[WindowEntry, ...]) -> None:
-        if not self._changes or self._changes[0] is not change:
-            return  # the module is being unloaded
-        try:
-            future.get()
-        except OSError as e:
-            self._give_up(OSError(e.errno or errno.EIO, f"KVS: {e.strerror or e}"))
-            self._task.wake()
-            return
-        self._kept = kept
-        if change.fixed is not None:
-            self._fixed = change.fixed
-        change.written = True
-        self._task.wake()
 
     def _apply(self, change: _Change) -> Generator[None, None, None]:
         """Give the queue the windows as they are now, and answer *change*."""

@@ -59,8 +59,8 @@ class Broker:
         except OSError as e:
             return Answer(e)
 
-    def watch(self, topic, payload, rank=0):
-        return map(json.dumps, self.module(topic, payload, True))
+    def watch(self, topic, payload, nodeid=0):
+        return self.module(topic, payload, True)
 
     def module(self, topic, payload, streams):
         """The answers of the module."""

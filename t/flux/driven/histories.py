@@ -336,13 +336,13 @@ class History:
         assert set(scheduler.queue.jobs) == waiting == set(scheduler._submissions._jobs)
         for jobid in waiting:
             assert scheduler.queue.jobs[jobid].priority == manager.jobs[jobid].priority
-        assert set(scheduler.users) == set(has)
+        assert set(scheduler.origins) == set(has)
         index = scheduler.pool.situation.index
         assert set(idset.iterate(index.up)) == manager.up == manager.known_up
         for job in manager.jobs.values():
             if job.answer in (SUCCESS, CANCEL):
                 assert job.key not in self.doomed or job.answer == CANCEL
-        if scheduler._annotations.due == math.inf:
+        if scheduler._annotator._annotations.due == math.inf:
             self.told(scheduler)
         self.apart(scheduler.queue)
 
