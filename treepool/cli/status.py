@@ -26,7 +26,7 @@ from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional
 
-from treepool.cli import instance, renamed
+from treepool.cli import instance
 from treepool.cli.screen import DONE, USAGE, Stop, again, out, out_document, out_json, width
 from treepool.view import prometheus, userlines, windows, words
 from treepool.view.jobs import JobLine
@@ -51,7 +51,6 @@ def define(parser: ArgumentParser) -> None:
         action="store_true",
         help="a line for each user: what runs and waits (only for the owner of the instance)",
     )
-    renamed.add(parser, "--user", "--users", "user", flag=True)
     parser.add_argument(
         "-o",
         "--format",

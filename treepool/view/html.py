@@ -144,7 +144,6 @@ def _data(picture: Picture, rows: Rows, plot: Optional[Plot]) -> dict[str, Any]:
         "plot": None if plot is None else [plot.title, [plot.names, *plot.table]],
         "map": _map(picture),
         "only": None if rows.only is None else idset.encode_ids(rows.only),
-        "unfolded": rows.unfolded,
     }
 
 

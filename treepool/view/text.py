@@ -42,8 +42,8 @@ def text(picture: Picture, rows: Rows, width: int, ascii_only: bool = False) -> 
     width = max(width, NARROWEST)
     boxes = NodeBoxes(picture, ascii_only)
     lines = [*_numbers(picture, width, ascii_only), Text()]
-    if not rows.unfolded:
-        drawn = TextMap(picture, width, rows.only).lines()
+    if rows.only is None:
+        drawn = TextMap(picture, width).lines()
         lines += [*drawn, Text()] if drawn else []
     lines += _types(picture, width)
     jobs = jobs_of(picture, rows.only)
@@ -161,7 +161,7 @@ def _nodes(boxes: NodeBoxes, rows: Rows, width: int) -> Lines:
     drawn = {row.layout.type for row in rows.shown if not uniform(row)}
     blocks = []
     for row in rows.shown:
-        short = not rows.unfolded and uniform(row) and row.layout.type in drawn
+        short = rows.only is None and uniform(row) and row.layout.type in drawn
         drawn.add(row.layout.type)
         blocks.append(boxes.box(row, each, short))
     signs = [
@@ -178,5 +178,5 @@ def _nodes(boxes: NodeBoxes, rows: Rows, width: int) -> Lines:
     lines += side_by_side(blocks, across, each)
     if rows.nodes_left_out:
         more = f"and {words.count(rows.nodes_left_out, 'more node')} that differ"
-        lines.append(Text(f"{more}: see --host, --job and --state", "dim"))
+        lines.append(Text(f"{more}: see --hosts", "dim"))
     return lines
