@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, NoReturn, Optional, Sequence, TextIO
 
 from treepool import __version__
-from treepool.cli.progressbar import watched
+from treepool.cli import progressbar
 from treepool.cli.screen import INTERRUPTED, NO, USAGE, Stop, complain
 
 #: The subcommands: name, module in ``treepool.cli``, and what ``--help`` says of them.
@@ -84,8 +84,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             status = e.code if isinstance(e.code, int) else USAGE
         else:
             command = f"treepool {arguments.command}"
-            with watched(command):
+            try:
                 status = arguments.run(arguments)
+            finally:
+                progressbar.clear()
         sys.stdout.flush()
         return status
     except Stop as e:
