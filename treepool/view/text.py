@@ -25,8 +25,8 @@ NODE_WIDTH = 76
 #: Most kinds of node, jobs and properties listed, and lines about the links of a kind of node.
 MOST_TYPES, MOST_JOBS, MOST_PROPERTIES, MOST_LINKS = 12, 20, 12, 6
 
-#: Replacements for characters that an ASCII terminal does not have.
-_ASCII = {ord(nodewords.TIMES): "x", ord("…"): "~"}
+#: Replacements for characters that an ASCII terminal does not have: of frames, bars and lists.
+_ASCII = str.maketrans("╭╮╰╯─│█▒·…" + nodewords.TIMES, "++++-|#~.~x")
 
 #: The fewest columns in which the hosts of a job are listed.
 _LEAST_HOSTS = 8
@@ -40,8 +40,8 @@ def text(picture: Picture, rows: Rows, width: int, ascii_only: bool = False) -> 
     if not picture.totals.nodes:
         return Text(picture.totals.line)
     width = max(width, NARROWEST)
-    boxes = NodeBoxes(picture, ascii_only)
-    lines = [*_numbers(picture, width, ascii_only), Text()]
+    boxes = NodeBoxes(picture)
+    lines = [*_numbers(picture, width), Text()]
     if rows.only is None:
         drawn = TextMap(picture, width).lines()
         lines += [*drawn, Text()] if drawn else []
@@ -57,7 +57,7 @@ def text(picture: Picture, rows: Rows, width: int, ascii_only: bool = False) -> 
     return Text("\n").join(lines)
 
 
-def _numbers(picture: Picture, width: int, ascii_only: bool) -> Lines:
+def _numbers(picture: Picture, width: int) -> Lines:
     """The nodes by state, cores and GPUs with a bar each, and the properties."""
     totals = picture.totals
     nodes = Text.assemble(("nodes  ", "bold"), f"{totals.nodes:,}: ")
@@ -69,7 +69,7 @@ def _numbers(picture: Picture, width: int, ascii_only: bool) -> Lines:
     for line, amount in zip(lines, totals.amounts):
         if room >= _BAR:
             line.append(" " * (longest - line.cell_len + _BEFORE))
-            line.append_text(_bar(amount, room, ascii_only))
+            line.append_text(_bar(amount, room))
     properties = picture.cluster.properties
     if properties:
         named = [f"{words.plain(name)} ({count:,})" for name, count in properties[:MOST_PROPERTIES]]
@@ -88,14 +88,13 @@ def _amount(amount: Amount) -> Text:
     return line
 
 
-def _bar(amount: Amount, width: int, ascii_only: bool) -> Text:
+def _bar(amount: Amount, width: int) -> Text:
     """Used, stranded, free and out of service as parts of a bar."""
-    signs = "#~.x" if ascii_only else "█▒·x"
     usable = amount.free - amount.stranded
     parts = (amount.used, amount.stranded, usable, amount.away)
     bar = Text()
     done = seen = 0
-    for sign, style, part in zip(signs, ("blue", "yellow", "dim", "red"), parts):
+    for sign, style, part in zip("█▒·x", ("blue", "yellow", "dim", "red"), parts):
         seen += part
         upto = max(done, round(width * seen / amount.total) if amount.total else 0)
         if part and upto == done:

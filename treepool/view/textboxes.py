@@ -17,23 +17,16 @@ NARROWEST = 40
 #: Blanks between blocks side by side.
 GAP = 2
 
-_ROUND = ("╭", "╮", "╰", "╯", "─", "│")
-_ASCII = ("+", "+", "+", "+", "-", "|")
-
 Lines = list[Text]
 
 
-def framed(title: Text, lines: Sequence[Text], width: int, ascii_only: bool) -> Lines:
+def framed(title: Text, lines: Sequence[Text], width: int) -> Lines:
     """*lines* in a frame of *width* columns, with *title* in its upper edge."""
-    left, right, low_left, low_right, across, down = _ASCII if ascii_only else _ROUND
     heading = cut(title, width - 6)
-    rest = across * (width - 5 - heading.cell_len)
-    top = Text.assemble((f"{left}{across} ", "dim"), heading, (f" {rest}{right}", "dim"))
-    body = [
-        Text.assemble((f"{down} ", "dim"), padded(line, width - 4), (f" {down}", "dim"))
-        for line in lines
-    ]
-    return [top, *body, Text(f"{low_left}{across * (width - 2)}{low_right}", style="dim")]
+    rest = "─" * (width - 5 - heading.cell_len)
+    top = Text.assemble(("╭─ ", "dim"), heading, (f" {rest}╮", "dim"))
+    body = [Text.assemble(("│ ", "dim"), padded(line, width - 4), (" │", "dim")) for line in lines]
+    return [top, *body, Text(f"╰{'─' * (width - 2)}╯", style="dim")]
 
 
 def columns(least: int, width: int, number: int) -> tuple[int, int]:
