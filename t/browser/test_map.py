@@ -4,6 +4,7 @@ import pytest
 
 from browser.driver import END, LEFT, RIGHT
 from browser.test_page import choose, titles, write
+from made import nodes
 from treepool.view.html import html
 from treepool.view.palette import COLOURS
 from treepool.view.rows import rows
@@ -104,6 +105,12 @@ def test_the_name_of_a_domain_finds_its_nodes(show):
         assert titles(browser) == ["8 \u00d7 n[8-15]"]
     write(browser, "host", "c1")
     assert titles(browser) == ["16 \u00d7 n[16-31]"]
+
+
+def test_hosts_that_count_up_are_a_list_with_their_zeros(show):
+    R = nodes("0-6")
+    R["execution"]["nodelist"] = ["n[08-10],login,n[8-10]"]
+    assert titles(show(make_picture(R))) == ["7 \u00d7 n[08-10],login,n[8-10]"]
 
 
 def test_nodes_chosen_on_the_command_line_are_what_the_page_opens_on(show, tmp_path):
