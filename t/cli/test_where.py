@@ -67,7 +67,7 @@ def test_of_several_nodes_of_this_name_none_is_this_one(treepool, write, monkeyp
         (["--taskmap", "0"], "not a whole number"),
         (["--env"], "--env: the job is on other nodes than this host"),
         (["--env", "--json"], "not allowed with"),
-        (["--job", "f1"], "not allowed with"),
+        (["f1"], "not allowed with"),
     ],
 )
 def test_what_has_no_answer_is_a_usage_error(treepool, write, words, told):

@@ -87,12 +87,10 @@ class Own:
         return {}
 
     def _alloc(self, message: Message) -> dict[str, Any]:
-        options = message.get("options")
-        if "shape" in message:
-            answer = allocate_shape(self._pool, message["id"], message["shape"], options=options)
+        if "jobspec" in message:
+            answer = allocate_jobspec(self._pool, message["id"], message["jobspec"], "jobspec")
         else:
-            spec = message["jobspec"]
-            answer = allocate_jobspec(self._pool, message["id"], spec, "jobspec", options)
+            answer = allocate_shape(self._pool, message["id"], message["shape"])
         if isinstance(answer.outcome, Refusal):
             return answer.facts
         return {"R": answer.outcome.to_dict()}

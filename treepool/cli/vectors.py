@@ -12,8 +12,9 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.cli.answers import shape_of, with_options
+from treepool.cli.answers import shape_of
 from treepool.cli.implementations import FEATURES, FORMAT, Implementation, Own
+from treepool.cli.requested import Asked
 from treepool.errors import InvalidInput, InvalidOption, Problem
 from treepool.placement.options import OPTIONS
 from treepool.placement.pool import Pool
@@ -253,7 +254,7 @@ def _message(jobid: int, step: Mapping[str, Any]) -> dict[str, Any]:
     if options:
         message["options"] = options
     if "jobspec" in step:
-        return {**message, "jobspec": with_options(step["jobspec"], options or {})}
+        return {**message, "jobspec": Asked(options=options).into(step["jobspec"])}
     message["shape"] = step["shape"]
     try:
         resources = parse_shape(step["shape"])
