@@ -166,7 +166,7 @@ def test_what_sacct_prints_is_replayed_and_what_is_left_out_is_told(treepool, wr
     assert (line["jobs"], line["wait"]["max"], line["span"]) == (2, 50, 120)
     first, second = result.err.splitlines()
     assert first.endswith(": 2 lines left out (steps of jobs: 1, did not run: 1)")
-    assert second.endswith(": columns without effect: 'User'")
+    assert second.endswith(": columns without effect: 'User' (see --column)")
     assert result.status == 0
 
 
