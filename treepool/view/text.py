@@ -14,7 +14,7 @@ from treepool.view import nodewords, words
 from treepool.view.palette import AWAY, FREE
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, hosts, jobs_of
-from treepool.view.textboxes import NARROWEST, Lines, columns, cut, cut_words, side_by_side, wrapped
+from treepool.view.textboxes import NARROWEST, Lines, columns, cut, side_by_side, wrapped
 from treepool.view.textmap import TextMap
 from treepool.view.textnode import STATE_STYLES, NodeBoxes, mark_style, uniform
 from treepool.view.totals import Amount
@@ -140,7 +140,7 @@ def _jobs(picture: Picture, jobs: Sequence[int], width: int) -> Lines:
         mark = picture.marks[number]
         line = Text.assemble("  ", (mark.letter, mark_style(mark)), "  ")
         line.append(f"{words.plain(job.name, 16):>{names}}  ")
-        line.append(f"{cut_words(words.plain(job.asked), asked).ljust(asked)}  ")
+        line.append(f"{words.plain(job.asked, asked).ljust(asked)}  ")
         line.append(words.count(job.ncores, "core"))
         line.append(f", {words.count(job.ngpus, 'GPU')}" if job.ngpus else "")
         ranks = picture.known(job.ranks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 
 #: Smallest width supported, in columns.
@@ -67,25 +67,14 @@ def padded(text: Text, width: int) -> Text:
     return text
 
 
-def cut_words(words: str, width: int) -> str:
-    """*words* in at most *width* columns."""
+def cut_start(words: str, width: int) -> str:
+    """*words* in at most *width* columns, without their start: names differ at the end."""
     if cell_len(words) <= width:
         return words
-    return set_cell_size(words, width - 1).rstrip() + "…" if width > 1 else "…" * max(width, 0)
-
-
-def cut_middle(words: str, width: int) -> str:
-    """*words* in at most *width* columns, without a part of the middle: names differ at the end."""
-    over = cell_len(words) - width
-    if over <= 0:
-        return words
-    if width < 5:
-        return cut_words(words, width)
-    head = set_cell_size(words, (width - 1) // 2).rstrip()
-    start = 0
-    while cell_len(words[start:]) > width - 1 - cell_len(head):
-        start += 1
-    return f"{head}…{words[start:]}"
+    end = words[-width:]
+    while cell_len(end) >= width:
+        end = end[1:]
+    return f"…{end}"
 
 
 def wrapped(text: Text, width: int, indent: int) -> Lines:

@@ -16,7 +16,7 @@ from treepool.view import words
 from treepool.view.areas import Area, maps
 from treepool.view.palette import AWAY
 from treepool.view.picture import Picture
-from treepool.view.textboxes import GAP, Lines, cut, cut_middle
+from treepool.view.textboxes import GAP, Lines, cut, cut_start, padded
 from treepool.view.textnode import STATE_STYLES
 from treepool.view.totals import Totals
 
@@ -104,8 +104,7 @@ class TextMap:
                 for place, (strip, named) in enumerate(group[first : first + across]):
                     line.append(" " * GAP if place else "")
                     if name:
-                        title = cut_middle(named, name - 1)
-                        line.append(title + " " * (name - cell_len(title)), "dim")
+                        line.append_text(padded(Text(cut_start(named, name - 1), "dim"), name))
                     signs = self._signs(strip.area, each)
                     line.append_text(signs).append(" " * (most - len(signs)))
                 line.rstrip()
@@ -120,7 +119,7 @@ class TextMap:
         nodes = sum(strip.area.totals.nodes for strip in group)
         idle = sum(strip.area.totals.idle for strip in group)
         numbers = f"  {idle:,} of {nodes:,} nodes idle"
-        return Text.assemble((cut_middle(title, self._width - len(numbers)), "bold"), numbers)
+        return Text.assemble((cut_start(title, self._width - len(numbers)), "bold"), numbers)
 
     def _legend(self, each: int, strips: list[_Strip], nodes: int) -> Lines:
         rows = not any(strip.area.locality or strip.around for strip in strips)
