@@ -16,7 +16,7 @@ from treepool.view import words
 from treepool.view.areas import Area, maps
 from treepool.view.palette import AWAY
 from treepool.view.picture import Picture
-from treepool.view.textboxes import GAP, Lines, cut, cut_start, padded
+from treepool.view.textboxes import GAP, Lines, cut_start, padded, side_by_side
 from treepool.view.textnode import STATE_STYLES
 from treepool.view.totals import Totals
 
@@ -99,16 +99,14 @@ class TextMap:
         for group in groups.values():
             if around:
                 lines.append(self._heading([strip for strip, _ in group]))
-            for first in range(0, len(group), across):
-                line = Text("  " if around else "")
-                for place, (strip, named) in enumerate(group[first : first + across]):
-                    line.append(" " * GAP if place else "")
-                    if name:
-                        line.append_text(padded(Text(cut_start(named, name - 1), "dim"), name))
-                    signs = self._signs(strip.area, each)
-                    line.append_text(signs).append(" " * (most - len(signs)))
-                line.rstrip()
-                lines.append(line)
+            blocks = []
+            for strip, named in group:
+                line = padded(Text(cut_start(named, name - 1), "dim"), name) if name else Text()
+                blocks.append([line.append_text(self._signs(strip.area, each))])
+            rows = side_by_side(blocks, across, name + most)
+            lines += [Text("  " if around else "").append_text(row) for row in rows]
+        for line in lines:
+            line.rstrip()
         return lines
 
     def _heading(self, group: list[_Strip]) -> Text:
@@ -124,7 +122,6 @@ class TextMap:
     def _legend(self, each: int, strips: list[_Strip], nodes: int) -> Lines:
         rows = not any(strip.area.locality or strip.around for strip in strips)
         signs = [(IDLE, "idle"), (PARTLY, "partial"), (FULL, "full"), (AWAY, "down")]
-        found = [Text.assemble(("rows    " if rows else "fabric  ", "bold"))]
         parts = [Text(f"{sign} {state}", STATE_STYLES[state]) for sign, state in signs]
         parts[-1] = Text(f"{AWAY} not up", STATE_STYLES["down"])
         if each > 1:
@@ -133,13 +130,14 @@ class TextMap:
             parts.append(Text(f"a sign is {each} nodes", "dim"))
         elif each > 1:
             parts.append(Text(f"a sign is a {strips[0].area.locality}", "dim"))
+        found = [Text("rows    " if rows else "fabric  ", "bold")]
         for part in parts:
             if found[-1].cell_len + part.cell_len > self._width:
                 found.append(Text(" " * 8))
             found[-1].append_text(part).append("   ")
         for line in found:
             line.rstrip()
-        return [cut(line, self._width) for line in found]
+        return found
 
     def _signs(self, area: Area, each: int) -> Text:
         text, ranks = Text(), area.ranks
