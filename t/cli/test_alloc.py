@@ -74,8 +74,9 @@ def test_full_R_is_that_of_the_last_job_allocated(treepool):
 def test_the_old_name_of_print_R_works_and_a_file_behind_it_is_told(treepool, write, R):
     old = treepool("alloc", "--R", "slot=1/core", "--cluster", "a")
     assert old.json[0]["execution"] and "--print-R" in old.err
-    wrong = treepool("alloc", "--R", write(R), "slot/core", "--cluster", "a")
-    assert wrong.status == 1 and "(it is a file: -R," in wrong.err
+    path = write(R)
+    said = f"did you mean '-R {path}'?"
+    assert treepool("alloc", "--R", path, "slot/core").is_one_line_error(said, status=2)
 
 
 def test_options_of_flux_submit_say_what_a_jobspec_would(treepool):

@@ -84,6 +84,7 @@ USAGE = [
     ("explain slot=1/core --queue batch", "--queue: only a running instance has queues"),
     ("explain slot=1/core --duration x", "--duration: 'x' is not a time such as 4h"),
     ("explain slot=1/core --instance --gpu-cores 1", "--gpu-cores: the instance has"),
+    ("explain --job f1 slot=1/core", "--job f1: tells the shape and all else"),
     ("advise --shape", "--shape"),
     ("advise --mix-from no.json", "no.json: cannot be read"),
     ("advise --mix-from a --json", "argument --mix-from: not with --shape, --mix or --json"),

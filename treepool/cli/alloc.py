@@ -90,6 +90,9 @@ def define(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     if arguments.old_R:
+        if any(map(files.is_file, arguments.words)):
+            name = next(filter(files.is_file, arguments.words))
+            raise Stop(f"argument --R: did you mean '-R {name}'? (--print-R prints an R)", USAGE)
         complain("treepool alloc", "--R is called --print-R now, and goes in the next version")
         arguments.full_R = True
     files.check_stdin(arguments.R_file, arguments.snapshot, *arguments.jobspec)

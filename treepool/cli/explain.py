@@ -77,8 +77,11 @@ def define(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the subcommand; returns the exit status."""
     if arguments.job is not None:
-        complain("treepool explain", "write explain JOBID: --job goes in the next version")
-        arguments.word = arguments.word or arguments.job
+        if arguments.word is not None:
+            raise Stop(f"--job {arguments.job:.40}: tells the shape and all else", USAGE)
+        hint = f"--job {arguments.job:.40}: write explain {arguments.job:.40}"
+        complain("treepool explain", f"{hint}; --job goes in the next version")
+        arguments.word = arguments.job
     if (arguments.word is None) == (arguments.jobspec is None):
         one = "is needed (see treepool explain --help)" if arguments.word is None else "is enough"
         raise Stop(f"a JOBID, a SHAPE or --jobspec FILE {one}", USAGE)
@@ -120,10 +123,14 @@ def run(arguments: Namespace) -> int:
 def _is_job(arguments: Namespace, taken: Optional[Snapshot]) -> bool:
     """Whether the argument is a job of the instance or the snapshot; otherwise it is a shape."""
     if taken is None:
-        return cluster.is_instance(arguments) and instance.is_job(arguments.word)
+        if not cluster.is_instance(arguments):
+            if arguments.job is not None:
+                raise Stop("--job: only a running instance and a snapshot have jobs", USAGE)
+            return False
+        return arguments.job is not None or instance.is_job(arguments.word)
     names = {job.job for job in taken.running} | {job.traced.name for job in taken.pending}
     # No shape is without a slot: a word that is no job either is the misspelled name of one.
-    return arguments.word in names or "slot" not in arguments.word
+    return arguments.job is not None or arguments.word in names or "slot" not in arguments.word
 
 
 def _place(arguments: Namespace) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 from treepool.cli import files, instance
-from treepool.cli.screen import DONE, NO, USAGE, draw, out, out_json, plain
+from treepool.cli.screen import DONE, NO, USAGE, Stop, draw, out, out_json, plain
 from treepool.placement.nodes.parts import short_form
 from treepool.rfc.shape import format_shape, unlabelled
 from treepool.rfc.windows import WindowEntry
@@ -31,7 +31,10 @@ def explain_job(arguments: Namespace) -> int:
     with instance.asking(f"job {name:.40}: "):
         from treepool.flux import client
 
-        jobid = client.job_id(name)
+        try:
+            jobid = client.job_id(name)
+        except ValueError:
+            raise Stop(f"{name:.40}: is not a job id", USAGE) from None
         facts = client.facts(jobid, name)
     told: Optional[Explanation] = None
     window: Optional[WindowEntry] = None

@@ -15,6 +15,9 @@ from treepool.view.words import count, listed, plain, size
 
 _Row = Sequence[str]
 
+#: The least width of a column: six of them fit into NARROWEST.
+_LEAST = 4
+
 
 def text(advice: Sequence[Advice], left_out: int, width: int) -> Text:
     """*advice* in at most *width* columns (at least NARROWEST); *left_out* types have none."""
@@ -134,6 +137,5 @@ def _rounded(amount: int) -> int:
 
 def _table(rows: Sequence[_Row], align: str, width: int) -> Lines:
     """*rows* in columns, aligned by *align* ("l" or "r" each), indented."""
-    indent = " " * GAP
-    found = map(text_of, lines((), rows, width - GAP, align))
-    return [cut(Text(indent + line), width) for line in found]
+    found = lines((), rows, width - GAP, align, _LEAST)
+    return [cut(Text(" " * GAP + text_of(line)), width) for line in found]
