@@ -101,8 +101,8 @@ class TextMap:
                 lines.append(self._heading([strip for strip, _ in group]))
             blocks = []
             for strip, named in group:
-                line = padded(Text(cut_start(named, name - 1), "dim"), name) if name else Text()
-                blocks.append([line.append_text(self._signs(strip.area, each))])
+                title = Text.assemble((cut_start(named, name - 1), "dim")) if name else Text()
+                blocks.append([padded(title, name).append_text(self._signs(strip.area, each))])
             rows = side_by_side(blocks, across, name + most)
             lines += [Text("  " if around else "").append_text(row) for row in rows]
         for line in lines:
@@ -130,7 +130,7 @@ class TextMap:
             parts.append(Text(f"a sign is {each} nodes", "dim"))
         elif each > 1:
             parts.append(Text(f"a sign is a {strips[0].area.locality}", "dim"))
-        found = [Text("rows    " if rows else "fabric  ", "bold")]
+        found = [Text.assemble(("rows    " if rows else "fabric  ", "bold"))]
         for part in parts:
             if found[-1].cell_len + part.cell_len > self._width:
                 found.append(Text(" " * 8))
