@@ -13,7 +13,8 @@ from treepool.placement.plan.jobs import Rule, finish
 from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
 from treepool.rfc.queues import Queues
-from treepool.view import prometheus, userlines
+from treepool.view import prometheus
+from treepool.view.jobs import user_lines
 
 #: A queue with a name that tries to be more than that.
 HOSTILE = 'b"a\\d\n'
@@ -42,5 +43,5 @@ def printed(discovers: bool = True) -> list[str]:
     numbers, found = counted()
     if discovers:
         numbers["hwloc"] = {"nodes": 5, "parsed": 1, "waiting": 2}
-    users = userlines.user_lines(found["users"], lambda user: f"user{user}")
+    users = user_lines(found["users"], lambda user: f"user{user}")
     return list(prometheus.text(numbers, found, users))

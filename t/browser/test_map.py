@@ -4,6 +4,7 @@ import pytest
 
 from browser.driver import END, LEFT, RIGHT
 from browser.test_page import choose, titles, write
+from made import nodes
 from treepool.view.html import html
 from treepool.view.palette import COLOURS
 from treepool.view.rows import rows
@@ -106,12 +107,18 @@ def test_the_name_of_a_domain_finds_its_nodes(show):
     assert titles(browser) == ["16 \u00d7 n[16-31]"]
 
 
+def test_hosts_that_count_up_are_a_list_with_their_zeros(show):
+    R = nodes("0-6")
+    R["execution"]["nodelist"] = ["n[08-10],login,n[8-10]"]
+    assert titles(show(make_picture(R))) == ["7 \u00d7 n[08-10],login,n[8-10]"]
+
+
 def test_nodes_chosen_on_the_command_line_are_what_the_page_opens_on(show, tmp_path):
     picture = make_picture("b", ["slot=1/core"] * 2)
-    (tmp_path / "folded.html").write_text(html(picture, rows(picture, range(9), unfolded=False)))
+    (tmp_path / "some.html").write_text(html(picture, rows(picture, range(3))))
     browser = show(picture)
-    browser.open(tmp_path / "folded.html")
-    assert titles(browser) == ["cray0", "8 \u00d7 cray[1-8]"]
+    browser.open(tmp_path / "some.html")
+    assert titles(browser) == ["cray0", "cray1", "cray2"]
     browser.open(tmp_path / "page.html")
 
 

@@ -218,9 +218,9 @@ def test_mig_cuts_gpus_into_instances(treepool, xml, write):
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ("NVIDIA GB200", ["nvlink 100 GB/s", "c2c assumed 450 GB/s"]),
-        ("NVIDIA GH200", ["nvlink 50 GB/s", "c2c 450 GB/s"]),
-        ("NVIDIA R200", ["nvlink assumed 50 GB/s", "the GB/s of nvlink are assumed"]),
+        ("NVIDIA GB200", ["nvlink pairs 100 GB/s", "c2c assumed 450 GB/s"]),
+        ("NVIDIA GH200", ["nvlink pairs 50 GB/s", "c2c 450 GB/s"]),
+        ("NVIDIA R200", ["nvlink pairs assumed 50 GB/s", "the GB/s of nvlink are assumed"]),
     ],
 )
 def test_a_dry_run_marks_rates_that_are_assumed(treepool, xml, write, model, words):
@@ -231,7 +231,7 @@ def test_a_dry_run_marks_rates_that_are_assumed(treepool, xml, write, model, wor
     told = treepool("encode", "--xml", xml(Made(devices=devices)), "--nvidia-smi", report,
                     "--dry-run").out  # fmt: skip
     assert [word for word in words if word not in told] == []
-    assert ("nvlink assumed" in told) is ("nvlink assumed 50 GB/s" in words)
+    assert ("pairs assumed" in told) is ("nvlink pairs assumed 50 GB/s" in words)
     assert told.splitlines()[-1] == f"read {report}: 2 GPUs; 1 pair joined by nvlink"
 
 
@@ -246,6 +246,7 @@ def test_a_dry_run_draws_each_kind_of_node(treepool, xml):
         "└─ socket 1",
         "   ├─ numa 0  cores 8-11  16 GiB",
         "   └─ numa 1  cores 12-15  16 GiB",
+        "  GPU 0: Tesla V100",
         "  note: each group is a numa, and is merged with it",
         "  note: each l3 is a numa, and is merged with it",
         "  warning: uneven: domains of socket have 0, 1 GPUs",

@@ -87,7 +87,7 @@ def test_bind_and_verify(treepool, write, R):
     conforms(line, "verify")
 
 
-@pytest.mark.parametrize("words", [(), ("--hosts", "n[0-31]"), ("--state", "full", "--job", "2")])
+@pytest.mark.parametrize("words", [(), ("--hosts", "n[0-31]"), ("--domain", "x1001")])
 def test_show(treepool, words):
     shapes = ["slot=2/[core=24;gpu=1]", "node=9/slot/core=96"]
     cluster = ["-R", REPOSITORY / "doc" / "fabric.json", "--down", "30"]

@@ -5,7 +5,7 @@ import pytest
 from fuzz import instance
 from treepool.cli.screen import Stop
 from treepool.cli.statustable import formatted
-from treepool.view.userlines import UserLine
+from treepool.view.jobs import UserLine
 
 ROWS = [UserLine("alice", 2, 0, 3, 96, 4), UserLine("bob", 0, 1, 0, 0, 0)]
 

@@ -67,7 +67,7 @@ def test_of_several_nodes_of_this_name_none_is_this_one(treepool, write, monkeyp
         (["--taskmap", "0"], "not a whole number"),
         (["--env"], "--env: the job is on other nodes than this host"),
         (["--env", "--json"], "not allowed with"),
-        (["--job", "f1"], "not allowed with"),
+        (["f1"], "not allowed with"),
     ],
 )
 def test_what_has_no_answer_is_a_usage_error(treepool, write, words, told):
@@ -97,10 +97,3 @@ def test_the_nodes_of_each_domain_are_next_to_each_other(treepool, write, seed):
     for domain in (*switches, *racks):
         places = sorted(position[rank] for rank in domain)
         assert places == list(range(places[0], places[0] + len(places)))
-
-
-def test_the_old_spellings_still_work_and_name_the_new_ones(treepool):
-    done = treepool("show", "-R", "doc/fabric.json", "--host", "n3")
-    assert done.status == 0 and "--host is called --hosts now" in done.err and "n3" in done.out
-    same = treepool("show", "-R", "doc/fabric.json", "--hosts", "n3")
-    assert (same.out, same.err) == (done.out, "")

@@ -114,19 +114,16 @@ def test_nothing_supported_is_nothing_passed(treepool, tmp_path, op):
         ("print('[' * 100000, flush=True)", "the program answers '[[["),
     ],
 )
-def test_a_program_that_fails_is_started_again_where_it_was(treepool, tmp_path, act, said):
-    mark = tmp_path / "failed"
+def test_after_a_program_failed_the_rest_of_the_file_is_not_judged(treepool, tmp_path, act, said):
     text = f"""
-import os
-if m["op"] == "alloc" and m["id"] == 3 and not os.path.exists({str(mark)!r}):
-    open({str(mark)!r}, "w")
+if m["op"] == "alloc" and m["id"] == 3:
     {act}
     continue
 """.strip()
     result = treepool("conformance", "--with", program(tmp_path, f"{text}\n{RIGHT}{SAY}"), A)
     assert f"{A}: TVA3: {said}" in result.err and len(result.err.splitlines()) == 1
-    assert (result.status, result.out.splitlines()[-1]) == (1, "10 of 11")
-    assert verdicts(result) == ["ok", "ok", "FAIL", *["ok"] * 8]
+    assert (result.status, result.out.splitlines()[-1]) == (1, "2 of 3, 8 not judged")
+    assert verdicts(result) == ["ok", "ok", "FAIL", *["--"] * 8]
 
 
 def test_a_second_line_is_no_answer_to_the_next_message(treepool, tmp_path):
@@ -138,7 +135,7 @@ sys.stdout.write((json.dumps(said) + "\\n") * lines)
 sys.stdout.flush()"""
     )
     result = treepool("conformance", "--with", program(tmp_path, text), A)
-    assert verdicts(result) == ["ok", "ok", "ok", "FAIL", *["ok"] * 7]
+    assert verdicts(result) == ["ok", "ok", "ok", "FAIL", *["--"] * 7]
     assert f"{A}: TVA4: the program answers with more than one line" in result.err
 
 
@@ -158,16 +155,16 @@ if m["op"] == "pool":
     assert result.status == 2
 
 
-def test_a_program_that_keeps_failing_is_given_up_and_totals_are_printed(treepool, tmp_path):
+def test_a_program_that_keeps_failing_fails_once_in_each_file(treepool, tmp_path):
     log = tmp_path / "log"
     text = f"open({str(log)!r}, 'a').write(m['op'] + ' ')\nif m['op'] == 'alloc': sys.exit()"
     command = program(tmp_path, text + "\nprint('{}', flush=True)")
     result = treepool("conformance", "--with", command)
-    assert log.read_text().split().count("alloc") == 3 and result.status == 1
-    assert len(result.err.splitlines()) == 3 and "Traceback" not in result.err
+    files = log.read_text().split().count("alloc")
+    assert files > 3 and result.status == 1
+    assert len(result.err.splitlines()) == files and "Traceback" not in result.err
     judged, others = result.out.splitlines()[-1].split(", ")
-    assert judged == "0 of 3" and int(others.split()[0]) > 500
-    assert "the program failed 3 times" in result.out
+    assert judged == f"0 of {files}" and int(others.split()[0]) > 500
 
 
 @pytest.mark.parametrize(

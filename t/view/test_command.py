@@ -82,19 +82,13 @@ MACHINE = (
     [
         (["--hosts", "n12"], ["n12  partial"]),
         (["--hosts", "n[10-12],n30"], ["n10  full", "n11  full", "n12  partial", "n30  down"]),
-        (["--hosts", "n[0-31]", "--state", "partial"], ["n12  partial"]),
-        (["--job", "1"], [f"5 {TIMES} n[24-28]  full"]),
-        (["--job", "2", "--hosts", "n[11-24]"], ["n11  full"]),
-        (["--state", "idle"], [f"12 {TIMES} n[13-23,29]  idle"]),
-        (["--state", "down"], ["n30  down"]),
-        (["--state", "drained"], ["n31  drained"]),
-        (["--domain", "x1000c0r3", "--state", "full"], [f"n{i}  full" for i in range(8, 12)]),
-        (["--domain", "x1000", "--state", "partial"], ["n12  partial"]),
+        (["--domain", "x1000c0r3", "--ranks", "8-11,31"], [f"n{i}  full" for i in range(8, 12)]),
+        (["--domain", "x1000", "--hosts", "n[12,31]"], ["n12  partial"]),
         (["--ranks", "3,12", "--hosts", "n[12-14]"], ["n12  partial"]),
-        (["--job", "3", "--state", "idle"], []),
+        (["--domain", "x1000", "--hosts", "n31"], []),
     ],
 )
-def test_nodes_are_chosen_by_host_job_state_domain_and_rank(treepool, words, wanted):
+def test_nodes_are_chosen_by_host_domain_and_rank(treepool, words, wanted):
     result = treepool(*MACHINE, *words)
     assert (result.status, result.err) == (0, "")
     assert boxes(result.out) == wanted
@@ -110,8 +104,6 @@ def test_nodes_are_chosen_by_host_job_state_domain_and_rank(treepool, words, wan
             "(did you mean 'n3'?), and 8 more",
         ),
         (["--hosts", "n[5"], "argument --hosts: hostlist column"),
-        (["--job", "44"], "argument --job: '44' holds nothing here"),
-        (["--state", "idel"], "(did you mean 'idle'?)"),
         (["--domain", "x1000c0r"], "'x1000c0r' is no domain (did you mean 'x1000c0r3'?)"),
         (["--json", "--html", "x"], "--json"),
         (["--html", "x", "--watch"], "--watch"),

@@ -78,12 +78,6 @@ def test_it_names_no_address_but_its_own_anchors(picture_of):
         assert attrs.get("href", "#").startswith("#")
 
 
-def test_hosts_that_count_up_are_runs(picture_of):
-    R = cluster("numa")
-    R["execution"]["nodelist"] = ["n[08-10],login"]
-    assert page_of(picture_of(R)).data["hosts"] == [["n", 8, 2, 3], ["login"]]
-
-
 @pytest.mark.depth
 def test_11136_nodes_with_thousands_of_jobs_are_less_than_two_megabytes(picture_of):
     shapes = ["slot=1/[core=8;gpu=1]", "slot=1/[core=20;gpu=1]", "slot=3/core=5"] * 2000

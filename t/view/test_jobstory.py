@@ -1,4 +1,4 @@
-"""What ``treepool explain --job`` says in each state of a job."""
+"""What ``treepool explain JOBID`` says in each state of a job."""
 
 import pytest
 

@@ -62,7 +62,7 @@ def test_a_whole_table_is_told_in_few_remarks_and_can_be_written_as_a_trace():
     found = jobtable.read("\n".join([HEADER, *(row for row, _ in ROWS)]))
     assert found.remarks == [
         "5 lines left out (steps of jobs: 2, did not run: 2, no cores: 1)",
-        "columns without effect: 'State'",
+        "columns without effect: 'State' (see --column)",
         "1 job ran longer than allowed: cut at the limit",
     ]
     assert [job.place for job in found.jobs] == ["line 2", "line 6", "line 7", "line 11", "line 5"]
@@ -113,36 +113,13 @@ def test_a_column_can_be_chosen():
         jobtable.read(table, columns={**chosen, "gpus": "ReqGRE"})
 
 
-def test_gpus_that_no_column_tells_are_looked_for_and_said():
-    found = jobtable.read("Submit|Elapsed|NCPUS|ReqGRES\n0|9|8|gpu:2\n")
-    assert found.remarks == [
-        "columns without effect: 'ReqGRES'",
-        "no job has GPUs: --column gpus=ReqGRES reads them from there",
-    ]
-
-
-def waited(*queues):
-    rows = "".join(f"{i},9,1,{queue}\n" for i, queue in enumerate(queues))
-    return jobtable.read(f"Submit,Elapsed,NCPUS,queue\n{rows}")
-
-
-@pytest.mark.parametrize(
-    "queues",
-    [(38, 0, 35, 30), (0, 0, 12.5, 7, 900), (*range(3000), *[0] * 9000)],
-)
-def test_a_column_of_seconds_that_jobs_waited_is_no_queue(queues):
-    found = waited(*queues)
-    assert {job.queue for job in found.jobs} == {""}
-    (note,) = found.remarks
-    assert "column queue is not used as queue" in note
-    assert "--column queue=queue" in note
-
-
-@pytest.mark.parametrize("queues", [(1, 2), (1, 2, 3, 1, 2, 3, 1), ("a", "b", "c", "7"), ("", "1")])
-def test_few_queues_or_names_are_queues(queues):
-    found = waited(*queues)
-    assert [job.queue for job in found.jobs] == [str(queue) for queue in queues]
-    assert found.remarks == []
+def test_columns_that_count_only_if_they_are_chosen_are_told():
+    table = "Submit|Elapsed|NCPUS|ReqGRES|queue\n0|9|8|gpu:2|38.5\n"
+    found = jobtable.read(table)
+    assert [job.queue for job in found.jobs] == [""]
+    assert found.remarks == ["columns without effect: 'ReqGRES', 'queue' (see --column)"]
+    (job,) = jobtable.read(table, columns={"queue": "queue", "gpus": "ReqGRES"}).jobs
+    assert (job.queue, job.shape) == ("38.5", "slot=1/[core=8;gpu=2]")
 
 
 def test_several_months_of_sacct_in_one_file_are_read_as_one():

@@ -15,7 +15,7 @@ from bench.results import SizeResult
 from bench.table import machine, tables
 from treepool.cli import plots
 from treepool.cli.main import INTERRUPTED, Parser
-from treepool.cli.progressbar import progress, watched
+from treepool.cli.progressbar import clear, progress
 from treepool.cli.screen import DONE, Stop, complain, draw, out
 
 _PROGRAM = "bench"
@@ -132,11 +132,10 @@ def _run(arguments: Namespace) -> int:
         plots.check("--plot", arguments.plot)
     results = []
     for i, nodes in enumerate(arguments.nodes):
-        with watched("bench"):
-            result = _measured(arguments, nodes, i, progress)
-        results.append(result)
+        results.append(_measured(arguments, nodes, i, progress))
+        clear()
         if arguments.json:
-            for line in result.lines():
+            for line in results[-1].lines():
                 out(json.dumps(line))
     if arguments.plot is not None:
         chart.write(results, machine(), arguments.plot)

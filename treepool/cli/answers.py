@@ -134,14 +134,9 @@ def spec_of(
         return Refusal("invalid", str(e))
 
 
-def allocate_shape(
-    pool: Pool,
-    jobid: int,
-    shape: str,
-    options: Optional[Mapping[str, Any]] = None,
-) -> Answer:
-    """Allocate RFC 46 *shape* as job *jobid*, with treepool *options*."""
-    return allocate(pool, jobid, shape, spec_of(shape, None, options))
+def allocate_shape(pool: Pool, jobid: int, shape: str) -> Answer:
+    """Allocate RFC 46 *shape* as job *jobid*."""
+    return allocate(pool, jobid, shape, spec_of(shape))
 
 
 def allocate(pool: Pool, jobid: int, shape: str, spec: Spec) -> Answer:
@@ -155,22 +150,14 @@ def _answer(shape: str, outcome: Union[Got, Refusal]) -> Answer:
     return Answer(shape, outcome)
 
 
-def allocate_jobspec(
-    pool: Pool,
-    jobid: int,
-    spec: object,
-    name: str,
-    options: Optional[Mapping[str, Any]] = None,
-) -> Answer:
+def allocate_jobspec(pool: Pool, jobid: int, spec: object, name: str) -> Answer:
     """Allocate jobspec *spec*, a JSON value, as job *jobid*.
 
-    *options* override the jobspec's own. The answer is labelled with the shape of the jobspec's
-    resources, or with *name* if they have no shape.
+    The answer is labelled with the shape of the jobspec's resources, or with *name* if they have no
+    shape.
     """
     if isinstance(spec, str):  # the pool would take it for JSON text
         return Answer(name, Refusal("invalid", "a jobspec is an object, not a string"))
-    if options:
-        spec = with_options(spec, options)
     return Answer(shape_of(spec) or name, _outcome(pool, jobid, spec))
 
 
@@ -194,23 +181,6 @@ def shape_of(spec: object) -> Optional[str]:
         return format_shape(unlabelled(resources)) if isinstance(resources, list) else None
     except (InvalidInput, AttributeError, TypeError):
         return None
-
-
-def with_options(spec: Any, options: Mapping[str, Any]) -> Any:
-    """A copy of *spec* with *options* in ``attributes.system.treepool``.
-
-    If a value on that path is not an object, it stays as it is, and the pool reports the error.
-    """
-    path = ("attributes", "system", "treepool")
-    objects = [spec]
-    for key in path:
-        objects.append(objects[-1].get(key, {}) if isinstance(objects[-1], dict) else None)
-    if not all(isinstance(value, dict) for value in objects):
-        return spec
-    changed = {**objects.pop(), **options}
-    for key in reversed(path):
-        changed = {**objects.pop(), key: changed}
-    return changed
 
 
 def mistaken(word: str) -> str:

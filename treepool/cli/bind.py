@@ -26,7 +26,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Iterator, Mapping, NoReturn, Optional, Sequence
 
-from treepool.cli import here, progressbar
+from treepool.cli import here
 from treepool.cli.here import Here
 from treepool.cli.screen import DONE, USAGE, Stop, complain, out, out_json
 from treepool.discovery import binding, visible
@@ -231,7 +231,6 @@ def _execute(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn
     # Python ignores these signals, and the program would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
-    progressbar.clear()
     sys.stdout.flush()
     sys.stderr.flush()
     try:

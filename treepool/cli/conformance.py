@@ -63,17 +63,17 @@ def run(arguments: Namespace) -> int:
     paths = [path for word in words for path in _files(word)]
     unreadable = 0
     sources: dict[str, Counter[str]] = {}
-    with started(arguments.other) as implementation:
-        for path in paths:
-            try:
-                document = _read(path)
-            except Stop as e:
-                complain("treepool conformance", str(e))
-                unreadable = max(unreadable, e.status)
-                continue
+    for path in paths:
+        try:
+            document = _read(path)
+        except Stop as e:
+            complain("treepool conformance", str(e))
+            unreadable = max(unreadable, e.status)
+            continue
+        with started(arguments.other) as implementation:
             mine = _play(arguments, path, document, implementation)
-            source = document["source"].split(",")[0].split(":")[0]
-            sources.setdefault(source, Counter()).update(mine)
+        source = document["source"].split(",")[0].split(":")[0]
+        sources.setdefault(source, Counter()).update(mine)
     total = sum(sources.values(), Counter[str]())
     if not arguments.json:
         if len(sources) > 1:
@@ -96,10 +96,12 @@ def _play(
     if lacking:
         counted["not judged"] = sum("expect" in step for step in document["vectors"])
         return counted
+    broken = False
     for result in vectors.play(document, implementation):
         counted["passed" if result.passed else "failed" if result.judged else "not judged"] += 1
         got = result.got or {}
-        if result.judged and got.get("error") == "broken":
+        if got.get("error") == "broken" and not broken:
+            broken = True
             complain("treepool conformance", f"{files.shown(path)}: {result.id}: {got['message']}")
         if arguments.json:
             out_json({"file": path, **plain(result)})

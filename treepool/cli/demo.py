@@ -26,7 +26,6 @@ import tempfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from treepool.cli import progressbar
 from treepool.cli.screen import Stop, complain
 from treepool.errors import SetupError
 from treepool.flux import install, site
@@ -69,7 +68,6 @@ def _environment(home: Path, commands: Path) -> dict[str, str]:
 
 def _run(words: list[str], env: dict[str, str]) -> int:
     """The exit status of *words*, which signals to this process end, so that it can clean up."""
-    progressbar.clear()  # the terminal is the instance's
     process = subprocess.Popen(words, env=env)
     signal.signal(signal.SIGINT, lambda *_: None)  # the terminal sends it to both
     for number in (signal.SIGTERM, signal.SIGHUP):

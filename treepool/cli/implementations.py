@@ -23,9 +23,6 @@ from treepool.rfc.findings import Findings, Readers, shown
 #: Seconds that another allocator may take for each answer, and the longest answer, in bytes.
 PATIENCE, LONGEST = 60.0, 64 << 20
 
-#: How often a program may fail until it is not started again.
-MOST_FAILURES = 3
-
 #: The version of the messages, and of the form of files.
 FORMAT = 1
 
@@ -58,8 +55,8 @@ class Implementation(Protocol):
     def ask(self, message: Message) -> dict[str, Any]:
         """The answer to *message*: {} if that is all, ``R``, or ``error`` and ``message``.
 
-        The error is ``broken`` if it failed and holds nothing now, ``gone`` if it does not come
-        back, and ``malformed`` if the answer has not the form that doc/conformance.md describes.
+        The error is ``broken`` if it failed and answers no more, and ``malformed`` if the answer
+        has not the form that doc/conformance.md describes.
         """
 
 
@@ -90,12 +87,10 @@ class Own:
         return {}
 
     def _alloc(self, message: Message) -> dict[str, Any]:
-        options = message.get("options")
-        if "shape" in message:
-            answer = allocate_shape(self._pool, message["id"], message["shape"], options=options)
+        if "jobspec" in message:
+            answer = allocate_jobspec(self._pool, message["id"], message["jobspec"], "jobspec")
         else:
-            spec = message["jobspec"]
-            answer = allocate_jobspec(self._pool, message["id"], spec, "jobspec", options)
+            answer = allocate_shape(self._pool, message["id"], message["shape"])
         if isinstance(answer.outcome, Refusal):
             return answer.facts
         return {"R": answer.outcome.to_dict()}
@@ -108,54 +103,15 @@ class Own:
         return {}
 
 
-class Program:
-    """A program that reads a message on each line, and answers each with a line.
-
-    It is started once, and again after it failed, but not after it failed MOST_FAILURES times.
-    """
-
-    def __init__(self, command: str) -> None:
-        self.name = command
-        self._failures = 0
-        self._run: Optional[_Run] = None
-        hello = self.ask({"op": "hello", "format": FORMAT})
-        if "error" in hello:
-            self.end()
-            raise Stop(f"--with {command:.60}: {hello.get('message', 'refuses hello')}", USAGE)
-        self.features = frozenset(hello.get("features", ()))
-
-    def ask(self, message: Message) -> dict[str, Any]:
-        """The answer to *message*, see Implementation."""
-        if self._failures >= MOST_FAILURES:
-            return {"error": "gone", "message": f"the program failed {self._failures} times"}
-        try:
-            if self._run is None:
-                self._run = _Run(self.name)
-                if message["op"] != "hello":
-                    self._run.ask({"op": "hello", "format": FORMAT})
-            answer = self._run.ask(message)
-        except _Failed as e:
-            self.end()
-            self._failures += 1
-            return {"error": "broken", "message": f"the program {e}"}
-        wrong = malformed(message["op"], answer)
-        return {"error": "malformed", "message": wrong} if wrong else answer
-
-    def end(self) -> None:
-        """End the program."""
-        if self._run is not None:
-            self._run.end()
-        self._run = None
-
-
 class _Failed(Exception):
     """A program has failed; the text says what it did."""
 
 
-class _Run:
-    """One run of a program."""
+class Program:
+    """A program that reads a message on each line, and answers each with a line."""
 
     def __init__(self, command: str) -> None:
+        self.name = command
         try:
             self._process = subprocess.Popen(
                 shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
@@ -167,17 +123,21 @@ class _Run:
         for pipe in (self._to, self._from):
             os.set_blocking(pipe.fileno(), False)
         self._rest = b""
+        hello = self.ask({"op": "hello", "format": FORMAT})
+        if "error" in hello:
+            self.end()
+            raise Stop(f"--with {command:.60}: {hello.get('message', 'refuses hello')}", USAGE)
+        self.features = frozenset(hello.get("features", ()))
 
     def ask(self, message: Message) -> dict[str, Any]:
-        """The answer to *message*; raises _Failed if there is none in time, or no JSON object."""
-        line = self._exchange(json.dumps(message).encode() + b"\n")
+        """The answer to *message*, see Implementation."""
         try:
-            answer = json.loads(line)
-        except (ValueError, RecursionError):
-            raise _Failed(f"answers {shown(line[:80].decode('utf-8', 'replace'))}") from None
-        if not isinstance(answer, dict):
-            raise _Failed("answers with what is no object")
-        return answer
+            line = self._exchange(json.dumps(message).encode() + b"\n")
+            answer = _object(line)
+        except _Failed as e:
+            return {"error": "broken", "message": f"the program {e}"}
+        wrong = malformed(message["op"], answer)
+        return {"error": "malformed", "message": wrong} if wrong else answer
 
     def _exchange(self, line: bytes) -> bytes:
         """The line that answers *line*."""
@@ -222,6 +182,17 @@ class _Run:
         for pipe in (self._to, self._from):
             with suppress(OSError):
                 pipe.close()
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """The JSON object of *line*; raises _Failed if it is none."""
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _Failed(f"answers {shown(line[:80].decode('utf-8', 'replace'))}") from None
+    if not isinstance(answer, dict):
+        raise _Failed("answers with what is no object")
+    return answer
 
 
 def malformed(op: str, answer: dict[str, Any]) -> str:

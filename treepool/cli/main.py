@@ -15,46 +15,45 @@ from importlib import import_module
 from typing import Any, NoReturn, Optional, Sequence, TextIO
 
 from treepool import __version__
-from treepool.cli.progressbar import watched
+from treepool.cli import progressbar
 from treepool.cli.screen import INTERRUPTED, NO, USAGE, Stop, complain
 
-#: The subcommands: name, module in ``treepool.cli``, and what ``--help`` says of them.
-SUBCOMMANDS = (
-    ("alloc", "alloc", "allocate jobs on an idle cluster"),
-    ("encode", "encode", "write a scheduling key from hardware"),
-    ("show", "show", "draw a cluster and its jobs"),
-    ("status", "status", "show what is free and used in the running instance"),
-    ("snapshot", "snapshot", "write the state of the running instance to a file"),
-    (
-        "window",
-        "window",
-        "reservations (DATs): nodes that are taken out or kept for some, for a time",
+#: The subcommands, by what one does: name, module in ``treepool.cli``, and what ``--help`` says.
+GROUPS = {
+    "ask what a job gets": (
+        ("alloc", "alloc", "allocate jobs on an idle cluster"),
+        ("explain", "explain", "say why a job gets what it gets, or why it waits"),
     ),
-    ("explain", "explain", "say why a job gets what it gets, or why it waits"),
-    ("advise", "advise", "list the shapes that fill a node completely"),
-    ("replay", "replay", "run a trace of jobs under one policy or several"),
-    ("validate", "validate", "check an R, a scheduling key, a jobspec or a configuration"),
-    ("bind", "bind", "inside a job: run a program bound to what the job has"),
-    ("where", "where", "show where a job's nodes and tasks are"),
-    ("verify", "verify", "inside a job: check that a task is bound"),
-    ("conformance", "conformance", "run test vectors: those of RFC 49, treepool's, or your own"),
-    ("demo", "demo", "start an instance of 32 nodes with jobs, to try things on"),
-    ("flux-env", "fluxenv", "install treepool into a Flux, or remove it"),
-    ("completion", "completion", "print a completion script for a shell"),
-)
+    "look": (
+        ("status", "status", "show what is free and used in the running instance"),
+        ("show", "show", "draw a cluster and its jobs"),
+        ("where", "where", "show where a job's nodes and tasks are"),
+        ("snapshot", "snapshot", "write the state of the running instance to a file"),
+        ("demo", "demo", "start an instance of 32 nodes with jobs, to try things on"),
+    ),
+    "plan": (
+        ("advise", "advise", "list the shapes that fill a node completely"),
+        ("replay", "replay", "run a trace of jobs under one policy or several"),
+        ("window", "window", "reservations (DATs): nodes taken out or kept for some, for a time"),
+    ),
+    "write keys, install": (
+        ("encode", "encode", "write a scheduling key from hardware"),
+        ("flux-env", "fluxenv", "install treepool into a Flux, or remove it"),
+        ("completion", "completion", "print a completion script for a shell"),
+    ),
+    "check": (
+        ("validate", "validate", "check an R, a scheduling key, a jobspec or a configuration"),
+        ("conformance", "conformance", "run test vectors: RFC 49's, treepool's, or your own"),
+    ),
+    "inside a job": (
+        ("bind", "bind", "run a program bound to what the job has"),
+        ("verify", "verify", "check that a task is bound"),
+    ),
+}
+SUBCOMMANDS = tuple(subcommand for group in GROUPS.values() for subcommand in group)
 
 #: Those that ``--help`` does not list: brokers run the first one, the second is an old name.
 UNLISTED = (("digest", "digest"), ("subinstance", "subinstance"))
-
-#: What ``--help`` lists, by what one does; what is not here is called by other commands.
-GROUPS = {
-    "ask what a job gets": ("alloc", "explain"),
-    "look": ("status", "show", "where", "snapshot", "demo"),
-    "plan": ("advise", "replay", "window"),
-    "write keys, install": ("encode", "flux-env", "completion"),
-    "check": ("validate", "conformance"),
-    "inside a job": ("bind", "verify", "where"),
-}
 
 #: Exit statuses beyond those of ``screen``.
 BUG, BROKEN_PIPE = 70, 141
@@ -84,8 +83,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             status = e.code if isinstance(e.code, int) else USAGE
         else:
             command = f"treepool {arguments.command}"
-            with watched(command):
+            try:
                 status = arguments.run(arguments)
+            finally:
+                progressbar.clear()
         sys.stdout.flush()
         return status
     except Stop as e:
@@ -213,10 +214,9 @@ def _parsers(listed: bool = False) -> tuple[Parser, dict[str, Subcommand]]:
 
 def _list() -> str:
     """The subcommands in groups, a line for each."""
-    summaries = {name: summary for name, _, summary in SUBCOMMANDS}
     return "\n".join(
-        f"{title}:\n" + "".join(f"  {name:<13}{summaries[name]}\n" for name in names)
-        for title, names in GROUPS.items()
+        f"{title}:\n" + "".join(f"  {name:<13}{summary}\n" for name, _, summary in group)
+        for title, group in GROUPS.items()
     )
 
 

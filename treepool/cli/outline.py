@@ -10,11 +10,11 @@ from treepool.discovery.key import Encoded, Nodes, outline
 from treepool.discovery.machine import Machine
 from treepool.rfc import hostlist, idset
 from treepool.rfc.fabric import FabricDomain
-from treepool.rfc.links import Links
 from treepool.rfc.topo import Topo, read
+from treepool.view.nodewords import links_shown
 
-#: Most groups of GPUs shown for one kind of link, and most domains of the fabric.
-_MOST, _MOST_DOMAINS = 8, 64
+#: Most domains of the fabric that are shown.
+_MOST_DOMAINS = 64
 
 
 def lines(encoded: Encoded) -> Iterator[str]:
@@ -87,9 +87,8 @@ def _kind(kind: Nodes, hosts: str) -> Iterator[str]:
     of = f"{hosts} (rank {idset.encode(kind.ranks)})"
     yield f"{count}: {of}: {outline(kind.node.topo)}"
     yield from _drawn(_domain("node", read(kind.node.topo), kind.node.machine))
-    links = kind.node.machine.links
-    if links is not None:
-        yield from _links(links, kind.node.machine.assumed)
+    for line in links_shown(kind.node.machine.links, kind.node.machine.assumed):
+        yield f"  {line}"
     for note in kind.node.notes:
         yield f"  note: {note}"
     for warning in kind.node.warnings:
@@ -153,27 +152,3 @@ def _models(ids: int, machine: Machine) -> str:
         if ids >> gpu.id & 1
     } - {""}
     return f" ({', '.join(sorted(found))})" if found else ""
-
-
-def _links(links: Links, assumed: frozenset[str]) -> Iterator[str]:
-    if links.links:
-        yield f"  links ({links.kind}):"
-    for link in links.links:
-        shown = [f"[{idset.encode(mask)}]" for mask in link.among[:_MOST]]
-        if len(link.among) > _MOST:
-            shown.append(f"and {len(link.among) - _MOST} more")
-        # The real speed of PCIe depends on facts that are not known; the figure only orders paths.
-        pcie, guess = link.type == "pcie", link.type in assumed
-        speed = "nominal " if pcie else "assumed " if guess else ""
-        yield f"    {link.type} {speed}{link.gbps:g} GB/s among gpus {' '.join(shown)}"
-    for nic in links.nics:
-        yield f"  nic {nic.name} is nearest to gpus {idset.encode(nic.gpus)} ({nic.path})"
-    for device in links.devices:
-        if device.c2c:
-            gpus = idset.encode(device.gpus)
-            speed = "assumed " if "c2c" in assumed else ""
-            yield f"  c2c {speed}{device.c2c:g} GB/s between each of gpus {gpus} and its CPU"
-    if links.distances is not None:
-        rows = links.distances.values
-        yield f"  distances between {links.distances.locality} domains, of the first to each:"
-        yield f"    {' '.join(map(str, rows[0]))}"

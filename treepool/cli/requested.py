@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 import attrs
 
@@ -34,11 +34,12 @@ class Asked:
 
         If a value on the way there is not an object, it stays, and its reader reports the error.
         """
-        system = spec.get("attributes") if isinstance(spec, dict) else None
-        system = system.get("system") if isinstance(system, dict) else None
-        there = system.get("treepool", {}) if isinstance(system, dict) else None
-        if not isinstance(system, dict) or not isinstance(there, dict):
+        way = [spec]
+        for key in ("attributes", "system", "treepool"):
+            way.append(way[-1].get(key, {}) if isinstance(way[-1], dict) else None)
+        if not all(isinstance(one, dict) for one in way):
             return spec
+        _, attributes, system, there = way
         changed = dict(system)
         if self.options:
             changed["treepool"] = {**there, **self.options}
@@ -49,7 +50,7 @@ class Asked:
             changed["queue"] = self.queue
         if self.duration is not None:
             changed["duration"] = self.duration
-        return {**spec, "attributes": {**spec["attributes"], "system": changed}}
+        return {**spec, "attributes": {**attributes, "system": changed}}
 
 
 def add(parser: Any) -> None:
@@ -166,9 +167,3 @@ def _seconds(text: Optional[str]) -> Optional[float]:
     if not 0 < seconds < 1e9:
         raise Stop(f"argument --duration: {shown(text)} is not a time such as 4h", USAGE)
     return seconds
-
-
-def system_of(asked: Asked) -> Mapping[str, Any]:
-    """What *asked* says, by the keys of ``attributes.system``, but for the duration."""
-    found = {"constraints": asked.constraints, "treepool": asked.options, "queue": asked.queue}
-    return {name: value for name, value in found.items() if value is not None}

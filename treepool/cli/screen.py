@@ -84,14 +84,12 @@ def out_json(fact: Any) -> None:
 
 def plain(value: Any) -> dict[str, Any]:
     """An object as a dict for JSON: its own form of JSON, or its fields."""
-    found: dict[str, Any]
     if hasattr(value, "to_dict"):
-        found = value.to_dict()
-    else:
-        # What attrs.asdict does. Most commands print no JSON, and attrs takes 20 ms of CPU.
-        names = (field.name for field in type(value).__attrs_attrs__)
-        found = {name: getattr(value, name) for name in names}
-    return found
+        found: dict[str, Any] = value.to_dict()
+        return found
+    import attrs  # most commands print no JSON
+
+    return attrs.asdict(value, recurse=False)
 
 
 def complain(command: str, message: str) -> None:

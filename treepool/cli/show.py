@@ -21,8 +21,6 @@ examples:
       four of the nodes one by one; one that takes no jobs
   treepool show -R doc/fabric.json --domain x1000c0r1
       the nodes of a switch one by one
-  treepool show --cluster b --hosts 'cray[5-9]' --state idle
-      those of some nodes that are idle
 
 exit status:
   0 all were allocated; 1 not all, or R is not valid; 2 usage, or no such file
@@ -44,7 +42,7 @@ from treepool.rfc import idset
 from treepool.view import windows
 from treepool.view.jobs import Job, Running
 from treepool.view.picture import Picture
-from treepool.view.rows import Rows
+from treepool.view.rows import Rows, rows
 
 #: Most refused jobs that are listed by name.
 MAX_REFUSALS = 10
@@ -100,7 +98,7 @@ def run(arguments: Namespace) -> int:
     down = cluster.nodes(pool, "--down", arguments.down)
     drained = cluster.nodes(pool, "--drained", arguments.drained)
     pool.mark_down(idset.encode(down | drained))
-    named = shownodes.check(arguments, pool)
+    only = shownodes.chosen(arguments, pool)
     jobs: list[Job] = []
     about = cluster.example(arguments)
     if taken is not None:
@@ -114,7 +112,7 @@ def run(arguments: Namespace) -> int:
         else:
             jobs.append(Job.of(str(number), answer.shape, answer.outcome))
     picture = Picture.of(pool, jobs, drained=drained)
-    _write(arguments, picture, shownodes.chosen(arguments, picture, named), about)
+    _write(arguments, picture, rows(picture, only), about)
     for line in refused[:MAX_REFUSALS]:
         complain("treepool show", line)
     if len(refused) > MAX_REFUSALS:
@@ -129,7 +127,7 @@ def _show_instance(arguments: Namespace) -> int:
                 f"argument --{option}: the instance has its own: name a cluster by -R", USAGE
             )
     live = instance.look()
-    named = shownodes.check(arguments, live.pool)
+    only = shownodes.chosen(arguments, live.pool)
     picture = live.picture
     head: list[str] = []
     waiting: list[Running] = []
@@ -140,8 +138,7 @@ def _show_instance(arguments: Namespace) -> int:
             head, waiting = asked.about(), asked.waiting()
     about = [windows.line(entry, time.time()) for entry in live.windows]
     about += [live.other] if live.other else []
-    shown = shownodes.chosen(arguments, picture, named)
-    _write(arguments, picture, shown, about, head, live.jobs, waiting)
+    _write(arguments, picture, rows(picture, only), about, head, live.jobs, waiting)
     return DONE
 
 

@@ -1,19 +1,16 @@
-"""The options of ``treepool show`` that choose nodes: by rank, host, domain, job and state."""
+"""The options of ``treepool show`` that choose nodes: by rank, host and domain above them."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
 
-from treepool.cli import cluster, renamed
+from treepool.cli import cluster
 from treepool.cli.screen import USAGE, Stop
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.findings import shown
 from treepool.rfc.quote import did_you_mean
-from treepool.view.picture import Picture
-from treepool.view.rows import Rows, rows
-from treepool.view.totals import STATES
 
 #: Most domains that an error names.
 _MOST_NAMED = 4
@@ -24,14 +21,11 @@ def define(parser: Any) -> None:
     group = parser.add_argument_group("nodes (those that fit all of these)")
     group.add_argument("--ranks", metavar="IDS", help="just these nodes, a box for each of them")
     group.add_argument("--hosts", metavar="HOSTS", help="likewise, by name: cray500, cray[5-9,12]")
-    renamed.add(group, "--host", "--hosts", "hosts")
     group.add_argument("--domain", metavar="NAME", help="likewise, all in a switch, rack, ...")
-    group.add_argument("--job", metavar="NAME", help="just the nodes of a job")
-    group.add_argument("--state", choices=STATES, help="just the nodes in this state")
 
 
-def check(arguments: Namespace, pool: Pool) -> Optional[int]:
-    """The ranks (bitmask) that are named one by one, None if none are; raises Stop."""
+def chosen(arguments: Namespace, pool: Pool) -> Optional[Iterable[int]]:
+    """The ranks of the nodes asked for, None if all are; raises Stop."""
     found = None
     if arguments.ranks is not None:
         found = cluster.ranks(pool, "--ranks", arguments.ranks)
@@ -39,26 +33,7 @@ def check(arguments: Namespace, pool: Pool) -> Optional[int]:
         found = cluster.hosts(pool, "--hosts", arguments.hosts) & (-1 if found is None else found)
     if arguments.domain is not None:
         found = _domain(pool, arguments.domain) & (-1 if found is None else found)
-    return found
-
-
-def chosen(arguments: Namespace, picture: Picture, named: Optional[int]) -> Rows:
-    """The rows of the nodes asked for, of which some are *named* (``check``); raises Stop."""
-    if named is None and arguments.job is None and arguments.state is None:
-        return rows(picture)
-    job = None if arguments.job is None else _job(picture, arguments.job)
-    wanted = {
-        look.number
-        for look in picture.looks
-        if (job is None or job in look.jobs)
-        and (arguments.state is None or look.layout.state == arguments.state)
-    }
-    only = [
-        rank
-        for rank, look in enumerate(picture.look_of)
-        if look in wanted and (named is None or named >> rank & 1)
-    ]
-    return rows(picture, only, unfolded=named is not None)
+    return None if found is None else idset.iterate(found)
 
 
 def _domain(pool: Pool, text: str) -> int:
@@ -82,12 +57,3 @@ def _domain(pool: Pool, text: str) -> int:
             why = f"is the name of {len(found)} domains: {', '.join(each)}"
         raise Stop(f"argument --domain: {shown(text)} {why}", USAGE)
     return idset.from_ids(fabric.ranks_in(found.pop()))
-
-
-def _job(picture: Picture, name: str) -> int:
-    """The number of the job called *name*; raises Stop."""
-    names = [job.name for job in picture.jobs]
-    if name not in names:
-        hint = did_you_mean(name, names)
-        raise Stop(f"argument --job: {shown(name)} holds nothing here{hint}", USAGE)
-    return names.index(name)

@@ -24,18 +24,17 @@ from __future__ import annotations
 import time
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Iterator, Optional
 
-from treepool.cli import instance, renamed
+from treepool.cli import instance
 from treepool.cli.screen import DONE, USAGE, Stop, again, out, out_document, out_json, width
-from treepool.view import prometheus, userlines, windows, words
-from treepool.view.jobs import JobLine
+from treepool.view import prometheus, windows, words
+from treepool.view.jobs import JobLine, UserLine, user_lines
 from treepool.view.table import Line
 from treepool.view.totals import Overview
 
 if TYPE_CHECKING:  # with the engine, which only GPUs and domains need
     from treepool.flux.live import Live
-    from treepool.view.areas import DomainLine
 
 
 def define(parser: ArgumentParser) -> None:
@@ -47,11 +46,9 @@ def define(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--users",
-        dest="user",
         action="store_true",
         help="a line for each user: what runs and waits (only for the owner of the instance)",
     )
-    renamed.add(parser, "--user", "--users", "user", flag=True)
     parser.add_argument(
         "-o",
         "--format",
@@ -82,9 +79,12 @@ def run(arguments: Namespace) -> int:
     if arguments.format is not None:
         if arguments.json or arguments.prometheus or arguments.watch is not None:
             raise Stop("argument -o: not with --json, --prometheus or --watch", USAGE)
-        if arguments.gpus + arguments.jobs + arguments.domains + arguments.user != 1:
+        if arguments.gpus + arguments.jobs + arguments.domains + arguments.users != 1:
             raise Stop("argument -o: it needs one of --gpus, --jobs, --domains, --users", USAGE)
-        out(*_columns(arguments))
+        from treepool.cli.statustable import TABLES, formatted
+
+        (what,) = (what for what in TABLES if getattr(arguments, what))
+        out(*formatted(*_lines(what), arguments.format, arguments.no_header))
         return DONE
     if arguments.prometheus:
         if arguments.gpus or arguments.jobs or arguments.domains:
@@ -94,8 +94,8 @@ def run(arguments: Namespace) -> int:
 
             handle = client.connected()
             numbers = client.ask(handle, "numbers")
-            totals = client.totals(handle, arguments.user)
-            users = userlines.user_lines(totals.get("users", {}), client.user_name)
+            totals = client.totals(handle, arguments.users)
+            users = user_lines(totals.get("users", {}), client.user_name)
         out_document("".join(f"{line}\n" for line in prometheus.text(numbers, totals, users)))
     elif arguments.json:
         for fact in _facts(arguments):
@@ -110,25 +110,19 @@ def run(arguments: Namespace) -> int:
     return DONE
 
 
-def _columns(arguments: Namespace) -> list[str]:
-    """The lines of the one table that is asked for, in the columns of ``-o``."""
-    from treepool.cli.statustable import formatted
+def _lines(what: str, live: Optional[Live] = None) -> tuple[type, list[Any]]:
+    """The lines of one of the tables of statustable.py, and their class; raises Stop."""
+    if what == "users":
+        return UserLine, _users()
+    if what == "jobs":
+        return JobLine, _jobs()
+    from treepool.view import areas, status  # with the engine
 
-    kind: type
-    rows: Iterable[Any]
-    if arguments.user:
-        kind, rows = userlines.UserLine, _users()
-    elif arguments.jobs:
-        kind, rows = JobLine, _jobs()
-    else:
-        from treepool.view import areas, status  # with the engine
-
-        live = instance.look()
-        if arguments.domains:
-            kind, rows = areas.DomainLine, _domains(live)
-        else:
-            kind, rows = status.GpuLine, status.gpu_lines(live.picture, live.jobs)
-    return formatted(kind, rows, arguments.format, arguments.no_header)
+    live = live or instance.look()
+    if what == "gpus":
+        return status.GpuLine, list(status.gpu_lines(live.picture, live.jobs))
+    whole = areas.areas(live.picture)
+    return areas.DomainLine, [] if whole is None else list(areas.domain_lines(whole))
 
 
 def _watch(arguments: Namespace) -> None:
@@ -157,18 +151,13 @@ def _seen(arguments: Namespace) -> tuple[Overview, Optional[Live]]:
 def _facts(arguments: Namespace) -> Iterator[Any]:
     """The JSON objects: GPUs, jobs, what is above the nodes, windows, and last the totals."""
     seen, live = _seen(arguments)
-    if arguments.user:
-        yield from _users()
-    if arguments.gpus and live is not None:
-        from treepool.view.status import gpu_lines
-
-        yield from gpu_lines(live.picture, live.jobs)
-    if arguments.jobs:
-        yield from _jobs()
+    for what in ("users", "gpus", "jobs"):
+        if getattr(arguments, what):
+            yield from _lines(what, live)[1]
     if seen.localities is not None:
         fabric: dict[str, Any] = {"localities": list(seen.localities)}
-        if arguments.domains and live is not None:
-            fabric["domains"] = _domains(live)
+        if arguments.domains:
+            fabric["domains"] = _lines("domains", live)[1]
         yield {"fabric": fabric}
     placement, hosts, _ = seen.held_back
     if placement:
@@ -181,13 +170,13 @@ def _facts(arguments: Namespace) -> Iterator[Any]:
     yield {"totals": totals, "drained": seen.drains, "scheduled": seen.stopped is None}
 
 
-def _users() -> list[userlines.UserLine]:
+def _users() -> list[UserLine]:
     """What each user has; raises Stop."""
     with instance.asking():
         from treepool.flux import client
 
         totals = client.totals(client.connected(), users=True)
-        return userlines.user_lines(totals["users"], client.user_name)
+        return user_lines(totals["users"], client.user_name)
 
 
 def _jobs() -> list[JobLine]:
@@ -204,16 +193,8 @@ def _jobs() -> list[JobLine]:
     return list(job_lines(live.pool.inventory, live.jobs))
 
 
-def _domains(live: Live) -> list[DomainLine]:
-    """The domains above the nodes."""
-    from treepool.view.areas import areas, domain_lines
-
-    whole = areas(live.picture)
-    return [] if whole is None else list(domain_lines(whole))
-
-
 def _text(arguments: Namespace) -> Iterator[Line]:
-    from treepool.cli.statustable import domain_table, gpu_table, job_table, user_table
+    from treepool.cli.statustable import TABLES
 
     seen, live = _seen(arguments)
     yield seen.totals.line
@@ -235,17 +216,7 @@ def _text(arguments: Namespace) -> Iterator[Line]:
         yield f"held back for jobs whose R cannot be read: {words.listed(summary)}"
     for entry in seen.windows:
         yield windows.line(entry, time.time())
-    if arguments.user:
-        yield ""
-        yield from user_table(_users(), width())
-    if arguments.gpus and live is not None:
-        from treepool.view.status import gpu_lines
-
-        yield ""
-        yield from gpu_table(list(gpu_lines(live.picture, live.jobs)), width())
-    if arguments.domains and live is not None:
-        yield ""
-        yield from domain_table(_domains(live), width())
-    if arguments.jobs:
-        yield ""
-        yield from job_table(_jobs(), time.time(), width())
+    for what, table in TABLES.items():
+        if getattr(arguments, what):
+            yield ""
+            yield from table(_lines(what, live)[1], width())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -17,9 +18,8 @@ from treepool.view.table import Cell, Line, lines
 if TYPE_CHECKING:
     from treepool.rfc.windows import WindowEntry
     from treepool.view.areas import DomainLine
-    from treepool.view.jobs import JobLine
+    from treepool.view.jobs import JobLine, UserLine
     from treepool.view.status import GpuLine
-    from treepool.view.userlines import UserLine
 
 _COLOURS = {"free": "green", "down": "red", "drained": "yellow"}
 
@@ -77,8 +77,9 @@ def domain_table(domains: Sequence[DomainLine], width: int) -> Iterator[Line]:
     return lines(names, rows, width, "llrrrrrrr")
 
 
-def job_table(jobs: Sequence[JobLine], now: float, width: int) -> Iterator[Line]:
-    """A row for each job; *now* is the time, in seconds since the epoch."""
+def job_table(jobs: Sequence[JobLine], width: int) -> Iterator[Line]:
+    """A row for each job."""
+    now = time.time()
     rows: list[list[Cell]] = []
     for line in jobs:
         fitness = "" if line.fitness is None else f"{line.fitness:.2f}"
@@ -97,6 +98,15 @@ def user_table(users: Sequence[UserLine], width: int) -> Iterator[Line]:
         numbers = line.running, line.waiting, line.nodes, line.cores, line.gpus
         rows.append([line.user, *(f"{number:,}" for number in numbers)])
     return lines(names, rows, width, "lrrrrr")
+
+
+#: The tables of ``treepool status``, by the option that asks for each, in order.
+TABLES: dict[str, Callable[[Sequence[Any], int], Iterator[Line]]] = {
+    "users": user_table,
+    "gpus": gpu_table,
+    "domains": domain_table,
+    "jobs": job_table,
+}
 
 
 def window_table(

@@ -12,8 +12,9 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import attrs
 
-from treepool.cli.answers import shape_of, with_options
+from treepool.cli.answers import shape_of
 from treepool.cli.implementations import FEATURES, FORMAT, Implementation, Own
+from treepool.cli.requested import Asked
 from treepool.errors import InvalidInput, InvalidOption, Problem
 from treepool.placement.options import OPTIONS
 from treepool.placement.pool import Pool
@@ -201,16 +202,15 @@ def play(
     """Play the steps of a file that has no ``problems``, in order, on treepool's pool or another.
 
     There is a result for each step that expects something. After a step that differs, or that it
-    does not support, what was expected is told to the implementation, and after it failed all that
-    the file expects so far; where that cannot be, the rest is not judged.
+    does not support, what was expected is told to the implementation; where that cannot be, or
+    after it failed, the rest is not judged.
     """
     pool = Own() if implementation is None else implementation
     cluster = document["cluster"]["R"]
-    made = {"op": "pool", "R": cluster, "options": document.get("options", {})}
-    refused = pool.ask(made)
-    told: list[Mapping[str, Any]] = [made]  # what leads to all that the file expects so far
-    lost: Optional[Mapping[str, Any]] = None  # why the pool does not hold that
-    if refused.get("error") in _NO_ANSWER:
+    refused = pool.ask({"op": "pool", "R": cluster, "options": document.get("options", {})})
+    # Why the pool does not hold what the file expects so far.
+    lost: Optional[Mapping[str, Any]] = None
+    if refused.get("error") in ("unsupported", "broken"):
         lost = refused
     nodes = ResourceSet.read(cluster)
     host_of = dict(zip(nodes.ranks, nodes.hosts))
@@ -226,16 +226,13 @@ def play(
                 yield attrs.evolve(skipped, got=lost)
             continue
         if expected is None and "error" in refused:
-            told.append(message)
             continue
         got = refused if "error" in refused else pool.ask(message)
-        held: Optional[Sequence[Mapping[str, Any]]] = [message]
         if expected is None:
             passed = "error" not in got
         else:
             passed = _meets(expected, got, cluster, pool.name == Own.name)
-            held = _held(jobid, expected, got if passed else {}, host_of)
-        if got.get("error") in _NO_ANSWER:
+        if got.get("error") == "unsupported":
             if expected is not None:
                 yield attrs.evolve(skipped, got=got)
         elif expected is not None or not passed:
@@ -243,9 +240,8 @@ def play(
             yield attrs.evolve(
                 skipped, passed=passed, got=_facts(got), rationale=because, judged=True
             )
-        if not passed and refused.get("error") in (None, "broken"):
-            lost, refused = _lost(pool, jobid, expected, got, told, held), {}
-        told += held or ()
+        if not passed and "error" not in refused:
+            lost = _lost(pool, jobid, expected, got, host_of)
 
 
 def _message(jobid: int, step: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,7 +254,7 @@ def _message(jobid: int, step: Mapping[str, Any]) -> dict[str, Any]:
     if options:
         message["options"] = options
     if "jobspec" in step:
-        return {**message, "jobspec": with_options(step["jobspec"], options or {})}
+        return {**message, "jobspec": Asked(options=options).into(step["jobspec"])}
     message["shape"] = step["shape"]
     try:
         resources = parse_shape(step["shape"])
@@ -266,9 +262,6 @@ def _message(jobid: int, step: Mapping[str, Any]) -> dict[str, Any]:
     except InvalidInput:
         return message
 
-
-#: What an implementation says that cannot be judged.
-_NO_ANSWER = ("unsupported", "gone")
 
 #: The steps that expect nothing.
 _ACTS = ("free", "down", "up")
@@ -289,52 +282,30 @@ def _act(jobids: Mapping[str, int], step: Mapping[str, Any]) -> dict[str, Any]:
     return {"op": name, **what}
 
 
-def _held(
-    jobid: int, expected: Mapping[str, Any], got: Mapping[str, Any], host_of: Mapping[int, str]
-) -> Optional[list[Mapping[str, Any]]]:
-    """The messages after which a job holds what is *expected*; None if there are none such.
-
-    If one of several answers was right, it holds what it *got*.
-    """
-    if "error" in expected or "error" in got:
-        return []
-    R_lite = expected.get("R_lite", got.get("R", {}).get("execution", {}).get("R_lite"))
-    if R_lite is None:
-        return None
-    entries = _entries(R_lite)
-    ranks = sorted(_resources(entries))
-    if any(rank not in host_of for rank in ranks):
-        return None
-    R = ResourceSet(tuple(entries), tuple(host_of[rank] for rank in ranks)).to_dict()
-    return [{"op": "register", "id": jobid, "R": R}]
-
-
 def _lost(
     pool: Implementation,
     jobid: int,
     expected: Optional[Mapping[str, Any]],
     got: Mapping[str, Any],
-    told: Sequence[Mapping[str, Any]],
-    held: Optional[Sequence[Mapping[str, Any]]],
+    host_of: Mapping[int, str],
 ) -> Optional[Mapping[str, Any]]:
-    """Make *pool*, which *got* something else, hold what is expected; why it does not, else None.
-
-    Job *jobid* must hold what *held* says, and before it everything that *told* says.
-    """
+    """Let job *jobid*, which *got* something else, hold what is expected; why not, or None."""
     error = got.get("error")
-    if held is None:
-        return {"error": "unknown", "message": "what a job should hold cannot be told"}
-    if expected is None and error != "broken":
+    if expected is None or error == "broken":
         return got
     if "R" in got or error == "malformed":  # after a malformed answer the job may hold something
         freed = pool.ask({"op": "free", "id": jobid})
         if "error" in freed and (error != "malformed" or freed["error"] == "broken"):
             return freed
-    for message in (*(told if error == "broken" else ()), *held):
-        answer = pool.ask(message)
-        if "error" in answer:
-            return answer
-    return None
+    if "error" in expected:
+        return None
+    entries = _entries(expected.get("R_lite", ()))
+    ranks = sorted(_resources(entries))
+    if not ranks or any(rank not in host_of for rank in ranks):
+        return {"error": "unknown", "message": "what a job should hold cannot be told"}
+    R = ResourceSet(tuple(entries), tuple(host_of[rank] for rank in ranks)).to_dict()
+    answer = pool.ask({"op": "register", "id": jobid, "R": R})
+    return answer if "error" in answer else None
 
 
 def _facts(got: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ import socket
 from argparse import ArgumentParser, Namespace
 from typing import Iterator, Optional, Sequence
 
-from treepool.cli import files, instance, renamed
+from treepool.cli import files, instance
 from treepool.cli.screen import DONE, USAGE, Stop, out, out_json, width
 from treepool.cli.values import whole_number
 from treepool.rfc import idset, taskmap
@@ -45,7 +45,6 @@ def define(parser: ArgumentParser) -> None:
     """Add the subcommand's arguments to *parser*."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("job", metavar="JOBID", nargs="?", help="a job of the instance")
-    renamed.add(which, "--job", "where JOBID", "old_job")
     which.add_argument("-R", dest="R_file", metavar="FILE", help='the R of a job, "-" for stdin')
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a line of JSON for each node")
@@ -91,7 +90,7 @@ def _places(arguments: Namespace) -> tuple[list[Place], Optional[int]]:
         R = files.read_resource_set(arguments.R_file)
         with files.naming(arguments.R_file):
             return where.places(R), None
-    job = arguments.job or getattr(arguments, "old_job", None) or os.environ.get("FLUX_JOB_ID", "")
+    job = arguments.job or os.environ.get("FLUX_JOB_ID", "")
     with instance.asking(f"job {job:.40}: " if job else ""):
         from treepool.flux.job import located
 

@@ -10,10 +10,13 @@ from treepool.placement.nodes.tree import NODE
 from treepool.rfc import hostlist, idset
 from treepool.view.advise import Advice, Filled, Level
 from treepool.view.table import GAP, lines, text_of
-from treepool.view.textboxes import NARROWEST, Lines, cut_words, wrapped
+from treepool.view.textboxes import NARROWEST, Lines, cut, wrapped
 from treepool.view.words import count, listed, plain, size
 
 _Row = Sequence[str]
+
+#: The least width of a column: six of them fit into NARROWEST.
+_LEAST = 4
 
 
 def text(advice: Sequence[Advice], left_out: int, width: int) -> Text:
@@ -134,6 +137,5 @@ def _rounded(amount: int) -> int:
 
 def _table(rows: Sequence[_Row], align: str, width: int) -> Lines:
     """*rows* in columns, aligned by *align* ("l" or "r" each), indented."""
-    indent = " " * GAP
-    found = map(text_of, lines((), rows, width - GAP, align))
-    return [Text(cut_words(indent + line, width)) for line in found]
+    found = lines((), rows, width - GAP, align, _LEAST)
+    return [cut(Text(" " * GAP + text_of(line)), width) for line in found]

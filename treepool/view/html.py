@@ -15,7 +15,7 @@ import re
 import time
 from html import escape
 from pathlib import Path
-from typing import Any, Iterable, Optional, Sequence
+from typing import Any, Iterator, Optional, Sequence
 
 from treepool.placement.plan.jobs import FAR
 from treepool.rfc import idset
@@ -39,9 +39,6 @@ _SCRIPTS = ("picture.js", "map.js", "page.js")
 
 #: Most domains above the nodes that are drawn.
 MAX_AREAS = 4096
-
-_WHOLE = re.compile("[1-9][0-9]{0,14}")
-_NUMBER = re.compile(r"(.*?)(0|[1-9][0-9]{0,8}|0[0-9]{1,8})")
 
 
 def html(
@@ -111,7 +108,7 @@ def _style(text: str) -> str:
 def _data(picture: Picture, rows: Rows, plot: Optional[Plot]) -> dict[str, Any]:
     cluster = picture.cluster
     kinds: dict[tuple[Any, ...], int] = {}
-    jobs = _jobs(picture.jobs, kinds)
+    jobs = list(_jobs(picture.jobs, kinds))
     return {
         "several": SEVERAL,
         "manyRows": MANY_ROWS,
@@ -120,7 +117,7 @@ def _data(picture: Picture, rows: Rows, plot: Optional[Plot]) -> dict[str, Any]:
         "other": OTHER,
         "fields": Totals._fields,
         "ranks": idset.encode_ids(cluster.ranks),
-        "hosts": _host_runs(cluster.hosts[rank] for rank in cluster.ranks),
+        "hosts": [words.plain(cluster.hosts[rank], 256) for rank in cluster.ranks],
         "properties": [[words.plain(name), count] for name, count in cluster.properties[:32]],
         "types": [_type(picture, i) for i in range(min(len(cluster.types), MAX_TYPES))],
         "moreTypes": max(0, len(cluster.types) - MAX_TYPES),
@@ -144,7 +141,6 @@ def _data(picture: Picture, rows: Rows, plot: Optional[Plot]) -> dict[str, Any]:
         "plot": None if plot is None else [plot.title, [plot.names, *plot.table]],
         "map": _map(picture),
         "only": None if rows.only is None else idset.encode_ids(rows.only),
-        "unfolded": rows.unfolded,
     }
 
 
@@ -214,41 +210,12 @@ def _block(here: Block) -> list[Any]:
     ]
 
 
-def _jobs(jobs: Sequence[Job], kinds: dict[tuple[Any, ...], int]) -> list[list[Any]]:
-    """The jobs as [first name, kinds]; jobs whose names count up from the first are grouped.
+def _jobs(jobs: Sequence[Job], kinds: dict[tuple[Any, ...], int]) -> Iterator[tuple[str, int]]:
+    """The jobs, each as its name and its kind, which is given by its place in *kinds*.
 
-    A kind, given by its place in *kinds*, is (what was asked for, slots, nodes, cores, GPUs).
+    A kind is (what was asked for, slots, nodes, cores, GPUs).
     """
-    found: list[list[Any]] = []
-    following = ""
     for job in jobs:
         asked = words.plain(job.asked, 200)
         alike = asked, job.nslots, len(job.ranks), job.ncores, job.ngpus
-        kind = kinds.setdefault(alike, len(kinds))
-        if job.name == following:
-            found[-1][1].append(kind)
-        else:
-            found.append([words.plain(job.name), [kind]])
-        following = str(int(job.name) + 1) if _WHOLE.fullmatch(job.name) else ""
-    return found
-
-
-def _host_runs(names: Iterable[str]) -> list[list[Any]]:
-    """Names that count up as [prefix, first number, its width, count]; others as [name]."""
-    found: list[list[Any]] = []
-    for host in names:
-        match = _NUMBER.fullmatch(host)
-        if match is None or not host.isprintable():
-            found.append([words.plain(host, 256)])
-            continue
-        prefix, digits = match[1], match[2]
-        last = found[-1] if found else []
-        if len(last) == 4 and last[0] == prefix and _next(last) == digits:
-            last[3] += 1
-        else:
-            found.append([prefix, int(digits), len(digits), 1])
-    return found
-
-
-def _next(run: Sequence[Any]) -> str:
-    return str(run[1] + run[3]).zfill(run[2])
+        yield words.plain(job.name), kinds.setdefault(alike, len(kinds))

@@ -18,9 +18,9 @@ what is between ``|`` or commas is a value. A row becomes a job like this:
 
 c CPUs and g GPUs on n nodes become ``node=n/slot=1/[core=c/n;gpu=g/n]``, rounded up: Slurm does not
 tell how they were divided. The trace's own names may be columns, too: ``shape``, ``duration``,
-``limit``, ``id``, ``queue``; the reader of a table may be told which column is what. A ``queue``
-of mostly distinct numbers has the seconds that jobs waited, as in the traces of Helios and Acme,
-and is not used. Rows of what never ran are left out, and counted by reason.
+``limit``, ``id``; the reader of a table may be told which column is what. A column ``queue`` is
+not taken for the queue unasked: in many traces it has the seconds that jobs waited. Rows of what
+never ran are left out, and counted by reason.
 
 A table may come from anyone: every error names the line and the column.
 """
@@ -57,9 +57,6 @@ from treepool.view.words import plain
 #: Most columns.
 MAX_COLUMNS = 1000
 
-#: Most queues that have numbers for names.
-MAX_NUMBERED = 64
-
 #: For each part of a job the columns that may have it, the first that has a value counts.
 PARTS = {
     "id": ("JobID", "id"),
@@ -72,7 +69,7 @@ PARTS = {
     "cpus": ("NCPUS", "AllocCPUS", "ReqCPUS", "NumCPUs", "cpu_num"),
     "nodes": ("NNodes", "AllocNodes", "ReqNodes", "NumNodes", "node_num"),
     "gpus": ("AllocGRES", "NumGPUs", "gpu_num"),
-    "queue": ("Partition", "queue"),
+    "queue": ("Partition",),
     "account": ("Account",),
     "priority": ("Priority",),
 }
@@ -87,7 +84,6 @@ _UNKNOWN = ("", "unknown", "none", "n/a", "invalid")
 _NO_LIMIT, _OTHER_LIMIT = "unlimited", "partition_limit"
 
 _TIME = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,9}):)?(\d{1,2}):(\d{1,2}(?:\.\d{1,6})?)", re.ASCII)
-_ANY_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?")
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,6})?", re.ASCII)
 _GPU = re.compile(r"gres/gpu(:.+)?")
 _IN_PARENTHESES = re.compile(r"\([^()]*\)")
@@ -114,10 +110,7 @@ def read(text: str, threads: int = 1, columns: Optional[Mapping[str, str]] = Non
     names = _names(header)
     body = ((number, row) for number, row in rows if _names(row) != names)
     found: Iterable[_Found] = ((f"line {i}", table.job(i, row, threads)) for i, row in body)
-    trace = Trace.of(_once(found) if table.has_job_ids else found, table.unused)
-    if table.guessed_queue and _are_waits([job.queue for job in trace.jobs]):
-        trace = _without_queues(trace, table.guessed_queue)
-    return _with_hint(trace)
+    return Trace.of(_once(found) if table.has_job_ids else found, table.unused)
 
 
 #: A line of a table, and the job in it or why it is left out.
@@ -138,32 +131,6 @@ def _once(lines: Iterable[_Found]) -> list[_Found]:
                 found[before] = found[before][0], AGAIN
             last[job.name, job.submit] = i
     return found
-
-
-def _are_waits(queues: Sequence[str]) -> bool:
-    """Whether *queues* are mostly distinct numbers: the time that each job waited."""
-    distinct = {queue for queue in queues if queue}
-    most = min(MAX_NUMBERED, len(queues) / 2)
-    return len(distinct) > max(2.0, most) and all(map(_ANY_NUMBER.fullmatch, distinct))
-
-
-def _without_queues(trace: Trace, column: str) -> Trace:
-    """*trace* without queues, and a note that says so of their *column*."""
-    jobs = [attrs.evolve(job, queue="") for job in trace.jobs]
-    note = (
-        f"column {column} is not used as queue: it has mostly distinct numbers, as the seconds "
-        f"that jobs waited (--column queue={column} uses it)"
-    )
-    return attrs.evolve(trace, jobs=jobs, notes=(*trace.notes, note))
-
-
-def _with_hint(trace: Trace) -> Trace:
-    """*trace* with a note that GPUs may be in a column without effect, if it has none."""
-    columns = [plain(name) for name in trace.unused if re.search("gpu|gres", name.lower())]
-    if not columns or any("gpu" in job.shape for job in trace.jobs):
-        return trace
-    note = f"no job has GPUs: --column gpus={columns[0]} reads them from there"
-    return attrs.evolve(trace, notes=(*trace.notes, note))
 
 
 def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -197,7 +164,6 @@ _BARE = {part: [_bare(name) for name in names] for part, names in PARTS.items()}
 class _Columns:
     """The columns of a table: where each part of a job stands, and which are ``unused``.
 
-    ``guessed_queue`` is the name of the column of queues if it may have something else, and
     ``has_job_ids`` says whether equal ids mean the same job.
     """
 
@@ -219,7 +185,6 @@ class _Columns:
             part: [(name, spelled[name]) for name in names if name in spelled]
             for part, names in _BARE.items()
         }
-        self.parts["queue"][1:] = []  # beside Partition, queue is something else
         for part, name in chosen.items():
             if name.strip().lower() not in place:
                 hint = did_you_mean(name, [header[i].strip() for i in place.values()])
@@ -229,8 +194,6 @@ class _Columns:
         read = {i for found in self.parts.values() for _, i in found}
         self.unused = tuple(header[i].strip() for i in place.values() if i not in read)
         self.header = [plain(name.strip()) for name in header]
-        queue = self.parts["queue"][:1] if "queue" not in chosen else ()
-        self.guessed_queue = next((self.header[i] for name, i in queue if name == "queue"), "")
         self.has_job_ids = [name for name, _ in self.parts["id"]][:1] == ["jobid"]
 
     def _check_needed(self, number: int, header: Sequence[str]) -> None:

@@ -91,11 +91,6 @@ def _largest(resources: Resources, path: _Path, most: int, fits: Oracle) -> int:
     if most < 1 or not fits(_with_count(resources, path, 1)):
         return 0
     good, bad = 1, most + 1
-    step = 1
-    while good + step < bad and fits(_with_count(resources, path, good + step)):
-        good += step
-        step *= 2
-    bad = min(bad, good + step)
     while bad - good > 1:
         middle = (good + bad) // 2
         if fits(_with_count(resources, path, middle)):

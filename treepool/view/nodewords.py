@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Collection, Optional
 
 from treepool.placement.nodes.tree import NODE, Domain, NodeType
 from treepool.rfc import idset
@@ -57,8 +57,11 @@ def makeup(domain: Domain, depth: int = _MAX_DEPTH) -> str:
     return " + ".join(parts)
 
 
-def links_shown(links: Optional[Links]) -> list[str]:
-    """What is known about the GPUs of a kind of node: a line for each model, link, nearest NIC."""
+def links_shown(links: Optional[Links], assumed: Collection[str] = ()) -> list[str]:
+    """What is known about the GPUs of a kind of node: a line for each model, link, nearest NIC.
+
+    The speeds of links of the types *assumed* were not told.
+    """
     if links is None:
         return []
     found = [_device(d.model, d.memory, d.gpus) for d in links.devices]
@@ -66,13 +69,26 @@ def links_shown(links: Optional[Links]) -> list[str]:
         groups = ", ".join(_bracketed(group) for group in link.among[:16])
         more = ", …" if len(link.among) > 16 else ""
         pairs = " pairs" if all(idset.size(group) == 2 for group in link.among) else ""
-        found.append(f"{plain(link.type)}{pairs} {link.gbps:g} GB/s among GPUs {groups}{more}")
+        # The real speed of PCIe depends on facts that are not known; the figure only orders paths.
+        pcie = link.type == "pcie"
+        speed = "nominal " if pcie else "assumed " if link.type in assumed else ""
+        what = f"{plain(link.type)}{pairs} {speed}{link.gbps:g} GB/s"
+        found.append(f"{what} among GPUs {groups}{more}")
     nics: dict[str, list[str]] = {}
     for nic in links.nics:
         near = f"nearest to {_gpus(nic.gpus)} ({plain(nic.path)})"
         nics.setdefault(near, []).append(plain(nic.name))
     for near, names in nics.items():
         found.append(f"NIC{'s' * (len(names) > 1)} {', '.join(names)} {near}")
+    for device in links.devices:
+        if device.c2c:
+            speed = "assumed " if "c2c" in assumed else ""
+            pair = f"each of {_gpus(device.gpus)} and its CPU"
+            found.append(f"c2c {speed}{device.c2c:g} GB/s between {pair}")
+    if links.distances is not None:
+        first = " ".join(map(str, links.distances.values[0]))
+        domains = f"{plain(links.distances.locality)} domains"
+        found.append(f"distances between {domains}, of the first to each: {first}")
     return found
 
 

@@ -359,8 +359,10 @@ $("clear").addEventListener("click", () => {
 
 $("step").max = data.steps.length - 1;
 $("time").hidden = data.steps.length < 2;
-if (data.only !== null) $("host").value = data.only;
-if (data.unfolded) $("fold").value = "each";
+if (data.only !== null) {
+  $("host").value = data.only;
+  $("fold").value = "each";
+}
 drawTypes();
 drawMap();
 drawQueue();

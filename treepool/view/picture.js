@@ -40,28 +40,18 @@ const count = (number, what) => `${number.toLocaleString("en")} ${what}${number 
 // -- what does not change
 
 const ranks = ids(data.ranks);
-const hostOf = new Map(); // rank -> [prefix, number, width], or [name]
-{
-  let place = 0;
-  for (const [prefix, first, width, many = 1] of data.hosts) {
-    for (let i = 0; i < many; i++) {
-      hostOf.set(ranks[place++], first === undefined ? [prefix] : [prefix, first + i, width]);
-    }
-  }
-}
+const hostOf = new Map(ranks.map((rank, place) => [rank, data.hosts[place]]));
 const pad = (number, width) => String(number).padStart(width, "0");
-const hostName = ([prefix, number, width]) =>
-  number === undefined ? prefix : prefix + pad(number, width);
 
 /** The hosts of *some* ranks as a hostlist, cut between two of them if it is too long. */
 function hosts(some, longest = 400) {
   const groups = [];
   for (const rank of some) {
-    const [prefix, number, width] = hostOf.get(rank);
+    const [, prefix, digits] = hostOf.get(rank).match(/^(.*?)(\d{0,9})$/);
     const last = groups[groups.length - 1];
-    if (number !== undefined && last && last.prefix === prefix && last.width === width) {
-      last.numbers.push(number);
-    } else if (groups.push({ prefix, width, numbers: number === undefined ? [] : [number] }) > 40) break;
+    if (digits && last && last.prefix === prefix && pad(Number(digits), last.width) === digits) {
+      last.numbers.push(Number(digits));
+    } else if (groups.push({ prefix, width: digits.length, numbers: digits ? [Number(digits)] : [] }) > 40) break;
   }
   const shown = groups.map(({ prefix, width, numbers }) => {
     const list = idset(numbers, (n) => pad(n, width));
@@ -73,13 +63,10 @@ function hosts(some, longest = 400) {
   return `${head}…${head.lastIndexOf("[") > head.lastIndexOf("]") ? "]" : ""}`;
 }
 
-const jobs = []; // {name, shape, slots, nodes, cores, gpus}
-for (const [first, kinds] of data.jobs) {
-  kinds.forEach((kind, i) => {
-    const [shape, slots, nodes, cores, gpus] = data.kinds[kind];
-    jobs.push({ name: i ? String(Number(first) + i) : first, shape, slots, nodes, cores, gpus });
-  });
-}
+const jobs = data.jobs.map(([name, kind]) => {
+  const [shape, slots, nodes, cores, gpus] = data.kinds[kind];
+  return { name, shape, slots, nodes, cores, gpus };
+});
 const layouts = data.layouts.map(([type, status, state, held, greys], number) => ({
   number, type, status, state, greys,
   held: held.map(([cores, gpus]) => ({ core: new Set(ids(cores)), gpu: new Set(ids(gpus)) })),
@@ -102,7 +89,7 @@ function marks({ jobs: holders, layout }) {
 
 const MOST_NAMES = 100000; // names in brackets that are tried
 
-const rankOf = new Map(ranks.map((rank) => [hostName(hostOf.get(rank)).toLowerCase(), rank]));
+const rankOf = new Map(ranks.map((rank) => [hostOf.get(rank).toLowerCase(), rank]));
 
 /** The names that a word such as "cray[5-9,12]" stands for. */
 function expanded(word) {

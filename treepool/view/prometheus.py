@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterable, Iterator, Mapping
 
 from treepool.rfc.quote import printable
-from treepool.view.userlines import UserLine
+from treepool.view.jobs import UserLine
 
 #: Name, type, help, and where the number is in the answer to ``sched-treepool.numbers``.
 _METRICS = (

@@ -40,33 +40,29 @@ class Row:
 class Rows:
     """The rows to show, and how many nodes have none.
 
-    ``only`` are the ranks that the user asked for, None for all. ``unfolded`` says that each of
-    them has a row of its own.
+    ``only`` are the ranks that the user asked for, which have a row each; None for all.
     """
 
     shown: tuple[Row, ...]
     nodes_left_out: int = 0
     only: Optional[tuple[int, ...]] = None
-    unfolded: bool = False
 
 
 def rows(
     picture: Picture,
     only: Optional[Iterable[int]] = None,
-    unfolded: bool = True,
     most: int = MANY_ROWS,
 ) -> Rows:
-    """The nodes of *picture* as rows: all of them, or *only* some ranks.
+    """The nodes of *picture* as rows: all of them, or *only* some ranks, each as a row of its own.
 
-    If those are *unfolded*, each has a row of its own. Other rows are in order of their lowest
-    rank. If there are more than *most*, they fold further; then only *most* rows are shown, those
-    with the most nodes first.
+    Rows of all are in order of their lowest rank. If there are more than *most*, they fold further;
+    then only *most* rows are shown, those with the most nodes first.
     """
-    wanted = picture.cluster.ranks if only is None else tuple(picture.known(sorted(set(only))))
-    if only is not None and unfolded:
+    if only is not None:
+        wanted = tuple(picture.known(sorted(set(only))))
         one_each = [_row(picture, {picture.look_of[rank]: [rank]}) for rank in wanted[:MOST_BOXES]]
-        return Rows(tuple(one_each), len(wanted) - len(one_each), wanted, unfolded=True)
-    looks = picture.by_look(wanted)
+        return Rows(tuple(one_each), len(wanted) - len(one_each), wanted)
+    looks = picture.by_look(picture.cluster.ranks)
     if len(looks) <= most:
         found = [_row(picture, {look: ranks}) for look, ranks in looks.items()]
     else:
@@ -76,8 +72,7 @@ def rows(
         found = [_row(picture, members) for members in of_layout.values()]
         found.sort(key=lambda row: (-len(row.ranks), row.ranks))
     kept = found[:most]
-    nodes = len(wanted) - sum(len(row.ranks) for row in kept)
-    return Rows(tuple(kept), nodes, None if only is None else wanted)
+    return Rows(tuple(kept), picture.totals.nodes - sum(len(row.ranks) for row in kept))
 
 
 def marks(picture: Picture, row: Row) -> list[Mark]:

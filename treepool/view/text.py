@@ -14,7 +14,7 @@ from treepool.view import nodewords, words
 from treepool.view.palette import AWAY, FREE
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, hosts, jobs_of
-from treepool.view.textboxes import NARROWEST, Lines, columns, cut, cut_words, side_by_side, wrapped
+from treepool.view.textboxes import NARROWEST, Lines, columns, cut, side_by_side, wrapped
 from treepool.view.textmap import TextMap
 from treepool.view.textnode import STATE_STYLES, NodeBoxes, mark_style, uniform
 from treepool.view.totals import Amount
@@ -25,8 +25,8 @@ NODE_WIDTH = 76
 #: Most kinds of node, jobs and properties listed, and lines about the links of a kind of node.
 MOST_TYPES, MOST_JOBS, MOST_PROPERTIES, MOST_LINKS = 12, 20, 12, 6
 
-#: Replacements for characters that an ASCII terminal does not have.
-_ASCII = {ord(nodewords.TIMES): "x", ord("…"): "~"}
+#: Replacements for characters that an ASCII terminal does not have: of frames, bars and lists.
+_ASCII = str.maketrans("╭╮╰╯─│█▒·…" + nodewords.TIMES, "++++-|#~.~x")
 
 #: The fewest columns in which the hosts of a job are listed.
 _LEAST_HOSTS = 8
@@ -40,10 +40,10 @@ def text(picture: Picture, rows: Rows, width: int, ascii_only: bool = False) -> 
     if not picture.totals.nodes:
         return Text(picture.totals.line)
     width = max(width, NARROWEST)
-    boxes = NodeBoxes(picture, ascii_only)
-    lines = [*_numbers(picture, width, ascii_only), Text()]
-    if not rows.unfolded:
-        drawn = TextMap(picture, width, rows.only).lines()
+    boxes = NodeBoxes(picture)
+    lines = [*_numbers(picture, width), Text()]
+    if rows.only is None:
+        drawn = TextMap(picture, width).lines()
         lines += [*drawn, Text()] if drawn else []
     lines += _types(picture, width)
     jobs = jobs_of(picture, rows.only)
@@ -57,7 +57,7 @@ def text(picture: Picture, rows: Rows, width: int, ascii_only: bool = False) -> 
     return Text("\n").join(lines)
 
 
-def _numbers(picture: Picture, width: int, ascii_only: bool) -> Lines:
+def _numbers(picture: Picture, width: int) -> Lines:
     """The nodes by state, cores and GPUs with a bar each, and the properties."""
     totals = picture.totals
     nodes = Text.assemble(("nodes  ", "bold"), f"{totals.nodes:,}: ")
@@ -69,7 +69,7 @@ def _numbers(picture: Picture, width: int, ascii_only: bool) -> Lines:
     for line, amount in zip(lines, totals.amounts):
         if room >= _BAR:
             line.append(" " * (longest - line.cell_len + _BEFORE))
-            line.append_text(_bar(amount, room, ascii_only))
+            line.append_text(_bar(amount, room))
     properties = picture.cluster.properties
     if properties:
         named = [f"{words.plain(name)} ({count:,})" for name, count in properties[:MOST_PROPERTIES]]
@@ -88,14 +88,13 @@ def _amount(amount: Amount) -> Text:
     return line
 
 
-def _bar(amount: Amount, width: int, ascii_only: bool) -> Text:
+def _bar(amount: Amount, width: int) -> Text:
     """Used, stranded, free and out of service as parts of a bar."""
-    signs = "#~.x" if ascii_only else "█▒·x"
     usable = amount.free - amount.stranded
     parts = (amount.used, amount.stranded, usable, amount.away)
     bar = Text()
     done = seen = 0
-    for sign, style, part in zip(signs, ("blue", "yellow", "dim", "red"), parts):
+    for sign, style, part in zip("█▒·x", ("blue", "yellow", "dim", "red"), parts):
         seen += part
         upto = max(done, round(width * seen / amount.total) if amount.total else 0)
         if part and upto == done:
@@ -141,7 +140,7 @@ def _jobs(picture: Picture, jobs: Sequence[int], width: int) -> Lines:
         mark = picture.marks[number]
         line = Text.assemble("  ", (mark.letter, mark_style(mark)), "  ")
         line.append(f"{words.plain(job.name, 16):>{names}}  ")
-        line.append(f"{cut_words(words.plain(job.asked), asked).ljust(asked)}  ")
+        line.append(f"{words.plain(job.asked, asked).ljust(asked)}  ")
         line.append(words.count(job.ncores, "core"))
         line.append(f", {words.count(job.ngpus, 'GPU')}" if job.ngpus else "")
         ranks = picture.known(job.ranks)
@@ -161,7 +160,7 @@ def _nodes(boxes: NodeBoxes, rows: Rows, width: int) -> Lines:
     drawn = {row.layout.type for row in rows.shown if not uniform(row)}
     blocks = []
     for row in rows.shown:
-        short = not rows.unfolded and uniform(row) and row.layout.type in drawn
+        short = rows.only is None and uniform(row) and row.layout.type in drawn
         drawn.add(row.layout.type)
         blocks.append(boxes.box(row, each, short))
     signs = [
@@ -178,5 +177,5 @@ def _nodes(boxes: NodeBoxes, rows: Rows, width: int) -> Lines:
     lines += side_by_side(blocks, across, each)
     if rows.nodes_left_out:
         more = f"and {words.count(rows.nodes_left_out, 'more node')} that differ"
-        lines.append(Text(f"{more}: see --host, --job and --state", "dim"))
+        lines.append(Text(f"{more}: see --hosts", "dim"))
     return lines

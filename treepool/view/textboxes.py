@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 
 #: Smallest width supported, in columns.
@@ -17,23 +17,16 @@ NARROWEST = 40
 #: Blanks between blocks side by side.
 GAP = 2
 
-_ROUND = ("╭", "╮", "╰", "╯", "─", "│")
-_ASCII = ("+", "+", "+", "+", "-", "|")
-
 Lines = list[Text]
 
 
-def framed(title: Text, lines: Sequence[Text], width: int, ascii_only: bool) -> Lines:
+def framed(title: Text, lines: Sequence[Text], width: int) -> Lines:
     """*lines* in a frame of *width* columns, with *title* in its upper edge."""
-    left, right, low_left, low_right, across, down = _ASCII if ascii_only else _ROUND
     heading = cut(title, width - 6)
-    rest = across * (width - 5 - heading.cell_len)
-    top = Text.assemble((f"{left}{across} ", "dim"), heading, (f" {rest}{right}", "dim"))
-    body = [
-        Text.assemble((f"{down} ", "dim"), padded(line, width - 4), (f" {down}", "dim"))
-        for line in lines
-    ]
-    return [top, *body, Text(f"{low_left}{across * (width - 2)}{low_right}", style="dim")]
+    rest = "─" * (width - 5 - heading.cell_len)
+    top = Text.assemble(("╭─ ", "dim"), heading, (f" {rest}╮", "dim"))
+    body = [Text.assemble(("│ ", "dim"), padded(line, width - 4), (" │", "dim")) for line in lines]
+    return [top, *body, Text(f"╰{'─' * (width - 2)}╯", style="dim")]
 
 
 def columns(least: int, width: int, number: int) -> tuple[int, int]:
@@ -74,25 +67,14 @@ def padded(text: Text, width: int) -> Text:
     return text
 
 
-def cut_words(words: str, width: int) -> str:
-    """*words* in at most *width* columns."""
+def cut_start(words: str, width: int) -> str:
+    """*words* in at most *width* columns, without their start: names differ at the end."""
     if cell_len(words) <= width:
         return words
-    return set_cell_size(words, width - 1).rstrip() + "…" if width > 1 else "…" * max(width, 0)
-
-
-def cut_middle(words: str, width: int) -> str:
-    """*words* in at most *width* columns, without a part of the middle: names differ at the end."""
-    over = cell_len(words) - width
-    if over <= 0:
-        return words
-    if width < 5:
-        return cut_words(words, width)
-    head = set_cell_size(words, (width - 1) // 2).rstrip()
-    start = 0
-    while cell_len(words[start:]) > width - 1 - cell_len(head):
-        start += 1
-    return f"{head}…{words[start:]}"
+    end = words[-width:]
+    while cell_len(end) >= width:
+        end = end[1:]
+    return f"…{end}"
 
 
 def wrapped(text: Text, width: int, indent: int) -> Lines:

@@ -7,7 +7,7 @@ there are none, the map has rows of nodes.
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, NamedTuple, Optional
+from typing import Iterator, NamedTuple
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -16,7 +16,7 @@ from treepool.view import words
 from treepool.view.areas import Area, maps
 from treepool.view.palette import AWAY
 from treepool.view.picture import Picture
-from treepool.view.textboxes import GAP, Lines, cut, cut_middle
+from treepool.view.textboxes import GAP, Lines, cut_start, padded, side_by_side
 from treepool.view.textnode import STATE_STYLES
 from treepool.view.totals import Totals
 
@@ -24,8 +24,8 @@ from treepool.view.totals import Totals
 MOST_LINES = 44
 
 #: Signs of nodes that are up: all idle, some cores free, no core free; of several nodes of which
-#: some are not up; of nodes that are not asked for.
-IDLE, PARTLY, FULL, SOME_AWAY, OTHERS = ".", "+", "#", "!", "-"
+#: some are not up.
+IDLE, PARTLY, FULL, SOME_AWAY = ".", "+", "#", "!"
 
 #: Longest name of a domain beside its nodes.
 _LONGEST_NAME = 24
@@ -40,15 +40,11 @@ class _Strip(NamedTuple):
 
 
 class TextMap:
-    """Draws the map of *picture* in at most *width* columns.
+    """Draws the map of *picture* in at most *width* columns."""
 
-    With *only*, other ranks have a sign of their own; domains without any of these are left out.
-    """
-
-    def __init__(self, picture: Picture, width: int, only: Optional[Iterable[int]] = None) -> None:
+    def __init__(self, picture: Picture, width: int) -> None:
         self._picture = picture
         self._width = width
-        self._only = None if only is None else set(only)
 
     def lines(self) -> Lines:
         """The map and its legend; no lines for a small cluster without a fabric."""
@@ -64,16 +60,11 @@ class TextMap:
         return []
 
     def _fitted(self, root: Area) -> Lines:
-        strips = [strip for strip in _strips(root, "") if self._asked_for(strip)]
-        if not strips:
-            return []
+        strips = list(_strips(root, ""))
         nodes, each = max(strip.area.totals.nodes for strip in strips), 1
         while not (drawn := self._named(strips, each)) and each < nodes:
             each *= 2
         return [*self._legend(each, strips, nodes), *drawn] if drawn else []
-
-    def _asked_for(self, strip: _Strip) -> bool:
-        return self._only is None or not self._only.isdisjoint(strip.area.ranks)
 
     def _named(self, strips: list[_Strip], each: int) -> Lines:
         """The strips with a sign for *each* nodes, with the longest names that fit."""
@@ -108,17 +99,14 @@ class TextMap:
         for group in groups.values():
             if around:
                 lines.append(self._heading([strip for strip, _ in group]))
-            for first in range(0, len(group), across):
-                line = Text("  " if around else "")
-                for place, (strip, named) in enumerate(group[first : first + across]):
-                    line.append(" " * GAP if place else "")
-                    if name:
-                        title = cut_middle(named, name - 1)
-                        line.append(title + " " * (name - cell_len(title)), "dim")
-                    signs = self._signs(strip.area, each)
-                    line.append_text(signs).append(" " * (most - len(signs)))
-                line.rstrip()
-                lines.append(line)
+            blocks = []
+            for strip, named in group:
+                title = Text.assemble((cut_start(named, name - 1), "dim")) if name else Text()
+                blocks.append([padded(title, name).append_text(self._signs(strip.area, each))])
+            rows = side_by_side(blocks, across, name + most)
+            lines += [Text("  " if around else "").append_text(row) for row in rows]
+        for line in lines:
+            line.rstrip()
         return lines
 
     def _heading(self, group: list[_Strip]) -> Text:
@@ -128,38 +116,33 @@ class TextMap:
             title = "below the root" if domains else "in none of these"
         nodes = sum(strip.area.totals.nodes for strip in group)
         idle = sum(strip.area.totals.idle for strip in group)
-        numbers = "" if self._only is not None else f"  {idle:,} of {nodes:,} nodes idle"
-        return Text.assemble((cut_middle(title, self._width - len(numbers)), "bold"), numbers)
+        numbers = f"  {idle:,} of {nodes:,} nodes idle"
+        return Text.assemble((cut_start(title, self._width - len(numbers)), "bold"), numbers)
 
     def _legend(self, each: int, strips: list[_Strip], nodes: int) -> Lines:
         rows = not any(strip.area.locality or strip.around for strip in strips)
         signs = [(IDLE, "idle"), (PARTLY, "partial"), (FULL, "full"), (AWAY, "down")]
-        found = [Text.assemble(("rows    " if rows else "fabric  ", "bold"))]
         parts = [Text(f"{sign} {state}", STATE_STYLES[state]) for sign, state in signs]
         parts[-1] = Text(f"{AWAY} not up", STATE_STYLES["down"])
         if each > 1:
             parts.append(Text(f"{SOME_AWAY} some not up", STATE_STYLES["drained"]))
-        if self._only is not None:
-            parts.append(Text(f"{OTHERS} not asked for", "dim"))
         if 1 < each < nodes:
             parts.append(Text(f"a sign is {each} nodes", "dim"))
         elif each > 1:
             parts.append(Text(f"a sign is a {strips[0].area.locality}", "dim"))
+        found = [Text.assemble(("rows    " if rows else "fabric  ", "bold"))]
         for part in parts:
             if found[-1].cell_len + part.cell_len > self._width:
                 found.append(Text(" " * 8))
             found[-1].append_text(part).append("   ")
         for line in found:
             line.rstrip()
-        return [cut(line, self._width) for line in found]
+        return found
 
     def _signs(self, area: Area, each: int) -> Text:
         text, ranks = Text(), area.ranks
         for first in range(0, len(ranks), each):
-            some = ranks[first : first + each]
-            if self._only is not None:
-                some = tuple(rank for rank in some if rank in self._only)
-            text.append(*_sign([self._totals(rank) for rank in some]))
+            text.append(*_sign([self._totals(rank) for rank in ranks[first : first + each]]))
         return text
 
     def _totals(self, rank: int) -> Totals:
@@ -177,8 +160,6 @@ def _strips(area: Area, title: str) -> Iterator[_Strip]:
 
 def _sign(some: list[Totals]) -> tuple[str, str]:
     """The sign for nodes with these numbers, and its style."""
-    if not some:
-        return OTHERS, "dim"
     up = sum(t.nodes - t.down - t.drained for t in some)
     idle, full = sum(t.idle for t in some), sum(t.full for t in some)
     if not up:

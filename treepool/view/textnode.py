@@ -13,7 +13,7 @@ from treepool.view.cells import MAX_CELLS, Block, Run, block, runs
 from treepool.view.palette import AWAY, COLOURS, FREE, GREYS, Mark
 from treepool.view.picture import Picture
 from treepool.view.rows import Row, hosts, marks
-from treepool.view.textboxes import Lines, columns, cut_words, framed, side_by_side, wrapped
+from treepool.view.textboxes import Lines, columns, framed, side_by_side, wrapped
 from treepool.view.totals import UP
 
 STATE_STYLES = {
@@ -57,9 +57,8 @@ def mark_style(mark: Mark) -> str:
 class NodeBoxes:
     """Draws rows of one picture; the blocks of a node type are made once."""
 
-    def __init__(self, picture: Picture, ascii_only: bool) -> None:
+    def __init__(self, picture: Picture) -> None:
         self._picture = picture
-        self._ascii_only = ascii_only
         self._blocks: dict[int, Block] = {}
 
     def least(self, row: Row) -> int:
@@ -71,12 +70,12 @@ class NodeBoxes:
         signs = marks(self._picture, row)
         lines = []
         if not short:
-            lines = _Cells(row, signs, self._ascii_only).drawn(self._block(row), width - _FRAME)
+            lines = _Cells(row, signs).drawn(self._block(row), width - _FRAME)
         lines += self._holders(row, signs, width - _FRAME)
         if not lines:
             up = row.layout.status == UP
             lines.append(Text("all free" if up else "nothing allocated", "dim"))
-        return framed(self._title(row, width - 6), lines, width, self._ascii_only)
+        return framed(self._title(row, width - 6), lines, width)
 
     def _block(self, row: Row) -> Block:
         place = row.layout.type
@@ -131,17 +130,16 @@ def _cells_width(here: Block) -> int:
 
 
 def _gpu_label(gpus: int) -> str:
-    return f"gpu {cut_words(idset.encode(gpus), 12)}"
+    return f"gpu {words.listed(idset.encode(gpus), 12)}"
 
 
 class _Cells:
     """Draws the blocks of one row."""
 
-    def __init__(self, row: Row, marks: Sequence[Mark], ascii_only: bool) -> None:
+    def __init__(self, row: Row, marks: Sequence[Mark]) -> None:
         self._held = row.layout.held
         self._marks = marks
         self._up = row.layout.status == UP
-        self._ascii_only = ascii_only
 
     def drawn(self, here: Block, width: int) -> Lines:
         """*here* in at most *width* columns: its own cells, then the blocks inside."""
@@ -168,11 +166,11 @@ class _Cells:
             title.append(f"  {words.size(child.memory)}", "dim")
         if width < _NARROWEST_FRAME:
             return [title, *self.drawn(child, width)]
-        return framed(title, self.drawn(child, width - _FRAME), width, self._ascii_only)
+        return framed(title, self.drawn(child, width - _FRAME), width)
 
     def _leaf(self, here: Block, label: str, width: int) -> Lines:
         """The cells of *here* itself, after *label*."""
-        head = Text(cut_words(label, width // 2), "dim")
+        head = Text(words.plain(label, width // 2), "dim")
         head.append("  " if label else "")
         cores = self._row_of(here.cores, [held for held, _ in self._held])
         gpus = Text()

@@ -179,7 +179,8 @@ class Trace:
             number = words.count(len(places), "line")
             found.append(f"{number} not understood, because {wanted}: {numbers}")
         if self.unused:
-            found.append(f"columns without effect: {_named(list(map(shown, self.unused)))}")
+            names = _named(list(map(shown, self.unused)))
+            found.append(f"columns without effect: {names} (see --column)")
         late = sum(job.duration > job.limit for job in self.jobs)
         if late:
             found.append(f"{words.count(late, 'job')} ran longer than allowed: cut at the limit")
