@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import chain
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
@@ -149,6 +150,31 @@ def test_options_ask_for_one_domain_or_for_segments(data):
         duel.do(step)
 
 
+@st.composite
+def many_switches(draw):
+    """The R of up to 24 flat nodes below small switches in cells, and what jobs have of it."""
+    sizes = draw(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), max_size=4))
+    cells, first = [], 0
+    for cell in sizes:
+        switches = []
+        for size in cell:
+            switches.append({"ranks": idset.encode_ids(range(first, first + size))})
+            first += size
+        cells.append({"switch": switches})
+    size = first + draw(st.integers(0 if first else 1, 2))  # some stand alone
+    execution = {
+        "R_lite": [{"rank": idset.encode_ids(range(size)), "children": {"core": "0-1"}}],
+        "nodelist": [f"n[{idset.encode_ids(range(size))}]"],
+    }
+    fabric = {"cell": cells} if cells else {}
+    scheduling = {"writer": "TreePool", "children": [], "fabric": fabric}
+    used = draw(st.lists(st.sampled_from(["", "", "0", "0-1"]), min_size=size, max_size=size))
+    lite = [{"rank": str(r), "children": {"core": c}} for r, c in enumerate(used) if c]
+    hosts = [f"n{r}" for r, c in enumerate(used) if c]
+    occupied = {"version": 1, "execution": {"R_lite": lite, "nodelist": hosts}}
+    return {"version": 1, "execution": execution, "scheduling": scheduling}, lite and occupied
+
+
 @pytest.mark.parametrize(
     ("shape", "options"),
     [
@@ -173,6 +199,44 @@ def test_a_locality_may_have_the_name_of_any_option(shape, options):
 
     for name in ("segment", "within", "wait"):
         assert answer(name) == answer("switch")
+
+
+@SETTINGS
+@given(st.data())
+def test_a_job_spans_no_more_domains_than_it_may_and_is_not_denied_if_so_few_can_serve_it(data):
+    R, occupied = data.draw(many_switches())
+    duel = Duel(random.History(R, "preferred", occupied or None, [], "best-fit"))
+    locality = data.draw(random.some("switch", "switch", "cell"))
+    most = data.draw(st.integers(2, 4))
+    options = {"within": f"{locality}:{most}"}
+    n = data.draw(st.integers(1, 12))
+    # A shape, how many units it asks for at least, and how many a node with 0, 1, 2 free cores has.
+    shape, least, hosts = data.draw(
+        random.some(
+            (f"node={n}/slot/core=2", n, (0, 0, 1)),
+            (f"node={n}/slot/core=1", n, (0, 1, 1)),
+            (f"slot={n}/core=1", n, (0, 1, 2)),
+            (f"slot=2/node={n}/core=2", 2 * n, (0, 0, 1)),
+            (f"slot={n}-12/core=1", n, (0, 1, 2)),
+            (f"slot=1-2/node={n}-12/core=2", n, (0, 0, 1)),
+            (f"node={n}/slot/core=1-2", n, (0, 1, 1)),
+        )
+    )
+    spec = random.jobspec(parse_shape(shape), options=options)
+    with suppress(InvalidJobspec):
+        request = duel.pool.parse_resource_request(spec)
+        selection = duel.pool.choice(request).selection
+        fabric, index = duel.pool.inventory.fabric, duel.pool.situation.index
+        rooms: dict[int, int] = {}
+        for rank, state in enumerate(index.state_of):
+            for domain in around(fabric, rank, locality):
+                rooms[domain] = rooms.get(domain, 0) + hosts[state.ncores]
+        able = sum(sorted(rooms.values())[-most:]) >= least
+        assert (selection is not None) == able
+        if selection is not None:
+            found = [around(fabric, rank, locality) for rank in idset.iterate(selection.ranks)]
+            assert all(found) and len(set(chain(*found))) <= most
+    duel.do(random.Step("alloc", spec))
 
 
 @SETTINGS
@@ -211,6 +275,12 @@ def test_what_is_kept_up_to_date_answers_like_what_is_counted_anew(data):
             anew = Situation(situation.inventory, index, situation.policy).choice(request)
             kept = situation.choice(request)
             assert taken(kept) == taken(anew)
+
+
+def around(fabric, rank, locality):
+    """The domain of *locality* that *rank* is in, if any."""
+    (leaf,) = fabric.homes[rank]
+    return [domain for domain in fabric.around(leaf) if fabric.locality[domain] == locality]
 
 
 def taken(choice):
