@@ -328,7 +328,7 @@ class Site:
 
     def excuse(self, jobids):
         """Let these jobs, and those behind them in their queues, start later than promised."""
-        for _, line in self.lines():
+        for _, line in self.lines() if self.promised else ():
             first = min((line.index(jobid) for jobid in jobids if jobid in line), default=len(line))
             for jobid in line[first:]:
                 self.promised.pop(jobid, None)

@@ -224,13 +224,15 @@ def test_slots_of_joined_gpus_fill_a_node_of_128(size, demand, locality):
 @pytest.mark.parametrize(
     "shape", ["slot/[core;gpu=3]", "slot=2/[core;gpu=2]", "slot/socket=2/gpu=2"]
 )
-@pytest.mark.parametrize("demand", [{}, {"gpu_link": 50}, {"gpu_link": 8}])
-def test_whatever_is_given_up_is_said_in_words(shape, demand, monkeypatch):
+def test_whatever_is_given_up_is_said_in_words(shape, monkeypatch):
     monkeypatch.setattr(effort, "PER_REQUEST", 1)
     R = node_R(Links.from_matrix(RING))
     R["execution"]["R_lite"].append({"rank": "1", "children": {"core": "0-3", "gpu": "0-3"}})
     R["execution"]["nodelist"].append("n1")
-    assert_placed_or_too_complex(Pool(R), shape, **demand)
+    assert alloc(Pool(R), 1, shape).ranks
+    for gbps in 50, 8:
+        with pytest.raises(TooComplex, match="too complex"):
+            alloc(Pool(R), 1, shape, gpu_link=gbps)
 
 
 def assert_placed_or_too_complex(pool, shape, **demand):

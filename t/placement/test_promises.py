@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from depth import deep, some
 from placement.promises import FAR, NOW, History, Site, pool_of
 from treepool.placement.plan.forecast import Forecast
-from treepool.placement.plan.jobs import POLICIES, Rule, finish
+from treepool.placement.plan.jobs import POLICIES, Rule, at_length, finish
 from treepool.placement.plan.windows import Window
 from treepool.rfc import idset
 from work import Lines
@@ -361,8 +361,9 @@ def test_a_plain_job_does_not_wait_for_the_hard_ones_of_another_user(kind, steps
 def test_jobs_that_are_cancelled_together_make_no_long_step():
     site = site_of(nodes=1)
     site.runs(1, "slot/core=8", NOW + 1000)
+    request = site.request("slot/core=8", 100.0)
     for jobid in range(2, 3002):
-        site.submit(jobid, "slot/core=8")
+        site.add(jobid, request)
     finish(site.queue.run())
     for jobid in range(2, 3001):
         site.cancel(jobid)
@@ -414,8 +415,9 @@ def test_the_first_jobs_of_a_queue_are_found_behind_thousands_that_wait_for_node
 def test_it_takes_no_longer_to_add_a_job_if_thousands_like_it_have_other_lengths():
     site = site_of(nodes=1)
     site.runs(1, "slot/core=8", NOW + 1000)
+    request = site.request("slot/core=8")
     for jobid in range(2, 3002):
-        site.submit(jobid, "slot/core=8", float(jobid))
+        site.add(jobid, at_length(request, float(jobid)))
     finish(site.queue.run())
     with Lines(most=2000):
         site.submit(3002, "slot/core=8", 5000.5)
