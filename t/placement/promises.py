@@ -137,7 +137,7 @@ class Site:
 
     def add(self, jobid, request, priority=16, queue="", user=1, waited=0.0, **more):
         line, submitted = self.virtual.get(queue, queue), self.now - waited
-        patience = submitted + request.wait if request.wait else -math.inf
+        patience = submitted + request.wait.seconds if request.wait else -math.inf
         strict = self.pool.strict(request) if patience > self.now else request
         length = request.duration or CENTURY
         owner = user, (line, queue)

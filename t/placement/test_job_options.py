@@ -13,7 +13,7 @@ from treepool import parse_shape
 from treepool.errors import InvalidJobspec
 from treepool.placement.pool import Pool
 from treepool.placement.request import job_options
-from treepool.placement.request.job_options import JobOptions, Same, Segment, Within
+from treepool.placement.request.job_options import JobOptions, Same, Segment, Wait, Within
 from treepool.placement.request.vertices import request_of
 from treepool.rfc.constraint import Constraint
 from treepool.rfc.jobspec import from_resources
@@ -85,36 +85,26 @@ GOOD = [
     ({"within": "switch:1"}, {"within": (Within("switch"),)}),
     ({"within": "switch:3"}, {"within": (Within("switch", 3),)}),
     ({"segment": "switch:16"}, {"segments": (Segment("switch", 16),)}),
-    ({"wait": 0.5, "locality": "required"}, {"wait": 0.5, "locality": "required", **SAYS}),
+    ({"wait": 0.5, "locality": "required"}, {"wait": Wait(0.5), "locality": "required", **SAYS}),
     ({"switches": 1}, {"within": (Within("switch"),)}),
-    ({"switches": 3, "wait": 60}, {"within_for_now": Within("switch", 3), "wait": 60.0, **SAYS}),
+    ({"switches": 3, "wait": 60}, {"wait": Wait(60.0, Within("switch", 3)), **SAYS}),
     ({"within": "cell", "switches": 2}, {"within": (Within("cell"), Within("switch", 2))}),
     (
         {"within": "cell", "switches": 2, "wait": 60},
-        {"within": (Within("cell"),), "within_for_now": Within("switch", 2), "wait": 60.0, **SAYS},
+        {"within": (Within("cell"),), "wait": Wait(60.0, Within("switch", 2)), **SAYS},
     ),
-    ({"within": "cell", "wait": 60}, {"within": (Within("cell"),), "wait": 60.0, **SAYS}),
+    ({"within": "cell", "wait": 60}, {"within": (Within("cell"),), "wait": Wait(60.0), **SAYS}),
     # Two limits of one locality: the smaller one says both.
     ({"within": "switch:2", "switches": 2}, {"within": (Within("switch", 2),)}),
     ({"within": "switch:3", "switches": 2}, {"within": (Within("switch", 2),)}),
     ({"within": "switch:1", "switches": 1}, {"within": (Within("switch"),)}),
     (
         {"within": "switch:3", "switches": 2, "wait": 60},
-        {
-            "within": (Within("switch", 3),),
-            "within_for_now": Within("switch", 2),
-            "wait": 60.0,
-            **SAYS,
-        },
+        {"within": (Within("switch", 3),), "wait": Wait(60.0, Within("switch", 2)), **SAYS},
     ),
     (
         {"within": "switch:2", "switches": 3, "wait": 60},
-        {
-            "within": (Within("switch", 2),),
-            "within_for_now": Within("switch", 2),
-            "wait": 60.0,
-            **SAYS,
-        },
+        {"within": (Within("switch", 2),), "wait": Wait(60.0, Within("switch", 2)), **SAYS},
     ),
 ]
 

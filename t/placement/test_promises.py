@@ -12,7 +12,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from depth import deep, some
-from placement.promises import FAR, NOW, History, Site, pool_of
+from placement.promises import FAR, NOW, History, Site, nothing_could_be_earlier, pool_of
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import POLICIES, Rule, at_length, finish
 from treepool.placement.plan.windows import Window
@@ -194,6 +194,17 @@ def test_a_start_that_is_up_to_a_second_late_leaves_the_plan_as_it_is(delay):
     site.run()
     assert list(site.running) == [2]
     assert site.starts() == {3: NOW + 200, 4: NOW + 300}
+
+
+def test_a_job_that_was_late_is_planned_no_longer_than_its_limit_when_the_clock_is_set_back():
+    site = site_of("conservative", nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8") and waits(site, 3, "slot=1/core=8")
+    site.run(until=NOW + 150)
+    assert site.starts() == {2: NOW + 100, 3: NOW + 250}
+    site.now = NOW + 50
+    nothing_could_be_earlier(site)
+    assert site.starts() == {2: NOW + 100, 3: NOW + 200}
 
 
 # ---- Nodes and windows ----

@@ -30,6 +30,7 @@ from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import NodeType
 from treepool.placement.on_node.fit import assess, possible, work_of
+from treepool.placement.request.form import Fill
 from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
@@ -121,12 +122,13 @@ class Situation:
         """Compute in steps what one attempt computes and remembers."""
         if is_searched(request.ask, self.inventory):
             return
-        most = request.most
+        most = request.form.most
         fabric, locality = self.inventory.fabric, request.ask.locality
         anywhere = fabric is None or locality == "none" or most == 1
         if fabric is not None and locality != "none":
             yield from self._count(fabric)
-        if not request.above and (anywhere or request.nodes is None or request.number is None):
+        fills = isinstance(request.form, Fill) or request.number is None
+        if not request.above and (anywhere or fills):
             key = _key(request)
             if key not in self.kept:
                 within = self.inventory.matching(request.constraint)

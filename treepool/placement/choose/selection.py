@@ -5,13 +5,15 @@ This module changes nothing. The pool commits a complete selection or none.
 
 from __future__ import annotations
 
-from typing import Iterable, NamedTuple, Optional
+from math import prod
+from typing import Iterable, NamedTuple, Optional, Union
 
 import attrs
 
 from treepool.placement.choose.candidates import Candidates, Equals
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import Fit, assess
+from treepool.placement.request.form import Fill, Form, Nodes, Span
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
 from treepool.rfc.count import Count
@@ -89,27 +91,22 @@ class Choice(NamedTuple):
         return mine > (other.selection.extent, other.values, not other.selection.remote)
 
 
-def select(request: Request, candidates: Candidates) -> Optional[Selection]:
-    """The nodes that serve *request* now, None if there are not enough.
-
-    The counts below its slot are at their minimum.
-    """
+def select(form: Form, candidates: Candidates) -> Optional[Selection]:
+    """The nodes that serve a request of this *form* now, None if there are not enough."""
     candidates.refresh()
-    if request.nodes is None:
-        return _fill(request.units, candidates)
-    return _nodes(request, request.nodes, candidates)
+    if isinstance(form, Fill):
+        return _fill(form.slots, candidates)
+    return _nodes(form, candidates)
 
 
-def _nodes(request: Request, nodes: Count, candidates: Candidates) -> Optional[Selection]:
-    """Select distinct *nodes*, for slots that span them: the most slots, then the most of each."""
-    chosen, number = _distinct(request.most, candidates)
-    nslots = request.units.largest(number // nodes.minimum)
-    if nslots is None:
+def _nodes(form: Union[Nodes, Span], candidates: Candidates) -> Optional[Selection]:
+    """Select distinct nodes: for slots that span them the most slots, then the most of each."""
+    chosen, number = _distinct(form.most, candidates)
+    counts = form.largest(number)
+    if counts is None:
         return None
-    per_slot = nodes.largest(number // nslots)
-    assert per_slot is not None
-    grants = _granted(_first(chosen, nslots * per_slot), candidates)
-    return Selection(grants, nslots if request.spans else _slots_of(grants))
+    grants = _granted(_first(chosen, prod(counts)), candidates)
+    return Selection(grants, counts[0] if isinstance(form, Span) else _slots_of(grants))
 
 
 def _distinct(most: Optional[int], candidates: Candidates) -> tuple[list[Equals], int]:

@@ -27,6 +27,7 @@ from treepool.placement.nodes.fabric_tree import ROOT, Fabric
 from treepool.placement.nodes.inventory import Inventory
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node.fit import NOTHING, assess, possible, work_of
+from treepool.placement.request.form import Fill, Nodes, Span
 from treepool.placement.request.need import Ask
 from treepool.placement.request.vertices import Request
 from treepool.rfc import idset
@@ -49,7 +50,7 @@ def serve(request: Request, situation: Situation, effort: Effort) -> Optional[Se
     """
     fabric = situation.inventory.fabric
     if not request.above and (fabric is None or request.ask.locality == "none"):
-        return select(request, situation.candidates(request, effort))
+        return select(request.form, situation.candidates(request, effort))
     if fabric is None:
         return None
     domains = Domains(request, situation, effort, fabric)
@@ -72,11 +73,11 @@ class Domains:
 
     def serve(self, domain: int) -> Optional[Selection]:
         """What the nodes in *domain* give, as if the pool were that domain."""
-        request = self.request
+        request, form = self.request, self.request.form
         number = request.number
-        if request.most == 1:  # the most common request
+        if form.most == 1:  # the most common request
             return self.on_one(domain, 1)
-        if number is None or request.nodes is None:
+        if number is None or isinstance(form, Fill):
             plain = self.select(domain)
             if plain is None:
                 return None
@@ -89,14 +90,14 @@ class Domains:
             number = sum(idset.size(grant.ranks) * grant.units for grant in plain.grants)
             slots = plain.nslots
         else:
-            slots = request.units.minimum
+            slots = form.counts[0].minimum
         if self.rooms.units(domain).number < number:
             return None
         return self.granted(Spread(self.rooms).nodes(domain, number), slots)
 
     def select(self, domain: int) -> Optional[Selection]:
         """What the node rules choose of the nodes in *domain*."""
-        return select(self.request, self.candidates_in(domain))
+        return select(self.request.form, self.candidates_in(domain))
 
     def on_one(self, domain: int, units: int) -> Optional[Selection]:
         """*units* on the first node of *domain* in order; of equal nodes on that in the domain with
@@ -187,7 +188,8 @@ class Domains:
         if given:
             groups = dropwhile(lambda level: not level.groups, levels)
             each = math.prod(level.count.minimum for level in groups)
-            part = self.granted(given, slots + copies * request.units.minimum // each)
+            slots += copies * request.form.counts[0].minimum // each
+            part = self.granted(given, slots)
             if part is None:
                 return None
             parts.append(part)
@@ -203,7 +205,6 @@ class Domains:
 
     def extent(self, domain: int) -> Optional[tuple[int, ...]]:
         """How much the node rules can serve of the request in *domain*, outer counts first."""
-        nodes, units = self.request.nodes, self.request.units
         room = self.rooms.few(domain).number
         if self.request.ask.counted:
             least = self.request.least_in_each
@@ -213,24 +214,18 @@ class Domains:
                 return (least,)
             selection = self.select(domain)
             return None if selection is None else selection.extent
-        if nodes is None:
-            most = units.largest(room)
-            return None if most is None else (most,)
-        slots = units.largest(room // nodes.minimum)
-        if slots is None:
-            return None
-        return slots, nodes.largest(room // slots) or nodes.minimum
+        return self.request.form.largest(room)
 
     def settled(self, spread: Spread, wanted: tuple[Any, ...]) -> Spread:
         """*spread* with the counts below its slots as large as leaves *wanted* as it is.
 
         They are the same for all slots, the outer ones first.
         """
-        levels, nodes = spread.levels, self.request.nodes
+        levels, nodes = spread.levels, self.request.form.counts[-1]
         slots = next((i for i, level in enumerate(levels) if level.groups), len(levels))
         for i in range(slots + 1, len(levels) + 1):
             count = levels[i].count if i < len(levels) else nodes
-            if count is None or count.fixed or (i == len(levels) and levels[-1].whole):
+            if count.fixed or (i == len(levels) and levels[-1].whole):
                 continue
 
             def trial(value: int, rooms: RequestRooms = spread.rooms, i: int = i) -> Spread:
@@ -328,15 +323,14 @@ class Domains:
         grants: list[Grant] = []
         nslots = 0
         for leaves, units in parts:
-            number, one = Count(units, units), Count(1, 1)
-            counts = (None, number) if self.request.nodes is None else (number, one)
-            request = attrs.evolve(self.request, nodes=counts[0], units=counts[1], spans=False)
-            part = select(request, self.candidates(leaves))
+            number = Count(units, units)
+            form = Fill(number) if isinstance(self.request.form, Fill) else Nodes(number)
+            part = select(form, self.candidates(leaves))
             if part is None:  # only if a search gave up
                 return None
             grants += part.grants
             nslots += part.nslots
-        return Selection(tuple(grants), slots if self.request.spans else nslots)
+        return Selection(tuple(grants), slots if isinstance(self.request.form, Span) else nslots)
 
 
 def is_searched(ask: Ask, inventory: Inventory) -> bool:

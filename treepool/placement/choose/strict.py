@@ -14,7 +14,7 @@ import attrs
 from treepool.placement.choose.choice import Situation
 from treepool.placement.choose.selection import Selection
 from treepool.placement.nodes.fabric_tree import Fabric
-from treepool.placement.request.job_options import Within
+from treepool.placement.request.job_options import Wait, Within
 from treepool.placement.request.need import Level
 from treepool.placement.request.vertices import Request
 from treepool.rfc.count import Count
@@ -24,7 +24,7 @@ _ONE = Count(1, 1)
 
 def relaxed(request: Request) -> Request:
     """*request* of a job that has waited."""
-    return attrs.evolve(request, wait=0.0, within_for_now=None)
+    return attrs.evolve(request, wait=None)
 
 
 def strict(request: Request, idle: Situation) -> Request:
@@ -37,24 +37,23 @@ def strict(request: Request, idle: Situation) -> Request:
     selection = idle.choice(local).selection
     if selection is None:  # the slots of the job cannot all be local
         local, selection = last, idle.choice(last).selection
-    close = _closer(local, selection, request.within_for_now, idle.inventory.fabric)
+    close = _closer(local, selection, request.wait, idle.inventory.fabric)
     return next((one for one in close if idle.choice(one).selection is not None), local)
 
 
 def _closer(
     local: Request,
     selection: Optional[Selection],
-    for_now: Optional[Within],
+    wait: Optional[Wait],
     fabric: Optional[Fabric],
 ) -> Iterator[Request]:
     """*local* in fewer domains above the nodes, the strictest first.
 
-    *selection* is what an idle pool gives it, and *for_now* what the job asks for until it has
-    waited.
+    *selection* is what an idle pool gives it.
     """
-    if for_now is not None:
-        yield _within(local, for_now)
-    one_node = local.most == 1 and not local.above
+    if wait is not None and wait.within is not None:
+        yield _within(local, wait.within)
+    one_node = local.form.most == 1 and not local.above
     if one_node or fabric is None or selection is None:
         return
     name = _around(fabric, selection.ranks)

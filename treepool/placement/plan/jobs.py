@@ -241,11 +241,11 @@ class Classes:
     ) -> Waiting:
         """A job as it is *now*: strict while its patience lasts, relaxed afterwards."""
         last = relaxed(request)
-        if now < submitted + request.wait:
+        patience = submitted + request.wait.seconds if request.wait else -math.inf
+        if now < patience:
             first = at_length(self._pool.strict(request), request.duration)
             if first != last:
                 own = self.of(first, admitted, at_length(last, 0.0), terms)
-                patience = submitted + request.wait
                 return Waiting(jobid, priority, first, own, queue, patience, user, until)
         own = self.of(last, admitted, None, terms)
         return Waiting(jobid, priority, last, own, queue, math.inf, user, until)

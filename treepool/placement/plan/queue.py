@@ -403,11 +403,14 @@ class Queue:
     def follow(self) -> None:
         """Follow the clock, and the changes of the pool or some of them."""
         profile, now = self.profile, self._clock()
-        if now < self._now - LATE:  # there are earlier starts than before
-            self._next_sweep = now
-            self._look_at_all()
+        went_back = now < self._now - LATE
         self._now = now
         profile.follow(now)
+        if went_back:  # there are earlier starts than before, and who was late is late no more
+            self._next_sweep = now
+            for made in self.reservations.values():
+                self._hold_until(made, min(made.end, made.job.end(max(now, made.start))))
+            self._look_at_all()
         self._gains += profile.gains
         self._void.update((h, None) for h in profile.broken if isinstance(h, int))
         if profile.gains or profile.broken or profile.nodes_changed:
@@ -668,9 +671,7 @@ class Queue:
                 self._void[job.jobid] = None
                 return
             self._void.update((other.jobid, None) for other in others)
-            self.profile.drop(job.jobid)
-            self.profile.hold(job.jobid, made.start, end, made.parts, True, job.job_class.terms)
-            made.end = end
+            self._hold_until(made, end)
         if are_free(made.parts, self.pool.situation.index):
             others = [one.job for one in self._due(now) if one.is_brief and one is not made]
             brief = [other.jobid for other in others]
@@ -825,6 +826,14 @@ class Queue:
         self.profile.hold(job.jobid, start, end, parts, True, job.job_class.terms)
         made = Reservation(job, start, end, parts, first.selection.nslots)
         self.reservations[job.jobid] = made
+
+    def _hold_until(self, made: Reservation, end: float) -> None:
+        """Let a reservation hold what it has until *end*."""
+        job = made.job
+        if end != made.end:
+            self.profile.drop(job.jobid)
+            self.profile.hold(job.jobid, made.start, end, made.parts, True, job.job_class.terms)
+            made.end = end
 
     def _give_up(self, jobid: int) -> Change:
         """Give up a reservation; its job is in no line then. Returns where there is more room."""

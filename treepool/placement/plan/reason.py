@@ -14,6 +14,7 @@ from treepool.placement.plan.profile import PRESENT, Profile
 from treepool.placement.plan.queue import Queue
 from treepool.placement.plan.views import Units, View
 from treepool.placement.pool import IN_USE, Pool
+from treepool.placement.request.form import Fill
 from treepool.placement.request.need import SLOT
 from treepool.placement.request.vertices import Request
 from treepool.rfc.times import clock
@@ -143,7 +144,7 @@ def is_ahead(name: str) -> Reason:
 
 def unit_of(request: Request) -> str:
     """The name of what ``Request.least_asks`` counts."""
-    if request.nodes is not None:
+    if not isinstance(request.form, Fill):
         return "nodes"
     return "slots" if request.ask.group.name == SLOT else f"{request.ask.group.name} domains"
 

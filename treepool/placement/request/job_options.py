@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import attrs
 
@@ -153,6 +153,14 @@ class Segment:
 
 
 @attrs.frozen
+class Wait:
+    """For ``seconds`` a job waits for a place as close as it prefers, and that is ``within``."""
+
+    seconds: float
+    within: Optional[Within] = None
+
+
+@attrs.frozen
 class JobOptions:
     """What a job's options ask for; see the module's docstring. ``gpu_memory`` is in bytes."""
 
@@ -169,13 +177,17 @@ class JobOptions:
     #: Whether GPUs bring their fair share of cores, in place of those asked for.
     share_cores: bool = False
     same: Optional[Same] = None
-    #: Only one of these, and of what holds for now, allows several domains.
+    #: Only one of these, and of ``wait``, allows several domains.
     within: tuple[Within, ...] = ()
     #: From the highest locality down; not together with several domains.
     segments: tuple[Segment, ...] = ()
-    wait: float = 0.0
-    #: What ``within`` has besides for so long.
-    within_for_now: Optional[Within] = None
+    wait: Optional[Wait] = None
+
+    @property
+    def several(self) -> Optional[Within]:
+        """The limit that allows several domains, if there is one."""
+        for_now = self.wait.within if self.wait else None
+        return next((one for one in (*self.within, for_now) if one and one.domains > 1), None)
 
 
 def read(
@@ -195,9 +207,7 @@ def read(
     link = options.get("gpu_link", 0)
     within, for_now = _withins(options, above)
     segments = _segments(options["segment"], above) if "segment" in options else ()
-    if segments:
-        _check_limits(options, (*within, for_now))
-    return JobOptions(
+    found = JobOptions(
         locality=mode,
         level=level,
         whole_node=whole_node,
@@ -211,9 +221,16 @@ def read(
         same=_same(options["same"]) if "same" in options else None,
         within=within,
         segments=segments,
-        wait=float(options.get("wait", 0)),
-        within_for_now=for_now,
+        wait=Wait(float(options["wait"]), for_now) if "wait" in options else None,
     )
+    if segments and found.several is not None:
+        # There is no rule that finds segments inside of several domains.
+        name = "switches" if options.get("switches") == found.several.domains else "within"
+        raise InvalidJobspec(
+            f"{_PLACE}/segment: {shown(options['segment'])} does not go with"
+            f" {name}={shown(options[name])}: segments may be limited to one domain only"
+        )
+    return found
 
 
 def _withins(
@@ -290,17 +307,6 @@ def _segments(text: str, above: Sequence[str]) -> tuple[Segment, ...]:
         if problem:
             raise InvalidJobspec(f"{_PLACE}/segment: {shown(text)}: {problem}")
     return tuple(found)
-
-
-def _check_limits(options: Mapping[str, Any], limits: Iterable[Optional[Within]]) -> None:
-    """Reject a limit of several domains: there is no rule that finds segments inside of these."""
-    limit = next((one for one in limits if one and one.domains > 1), None)
-    if limit is not None:
-        name = "switches" if options.get("switches") == limit.domains else "within"
-        raise InvalidJobspec(
-            f"{_PLACE}/segment: {shown(options['segment'])} does not go with"
-            f" {name}={shown(options[name])}: segments may be limited to one domain only"
-        )
 
 
 def check(name: str, value: object) -> None:

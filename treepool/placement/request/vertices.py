@@ -15,7 +15,8 @@ import attrs
 
 from treepool.placement.nodes.tree import NODE
 from treepool.placement.request import job_options
-from treepool.placement.request.job_options import JobOptions, Same, Segment, Within
+from treepool.placement.request.form import Fill, Form, Nodes, Span
+from treepool.placement.request.job_options import JobOptions, Same, Segment, Wait, Within
 from treepool.placement.request.need import (
     SEGMENT,
     SLOT,
@@ -50,35 +51,28 @@ class Request:
     else they have is private.
     """
 
-    # A request has one of three forms. It may fill any nodes: nodes is None, and units is the
-    # number of slots, or of domains if a locality is above the slot. It may ask for distinct nodes
-    # with slots on each: units is one. Or it spans nodes (slot above node): units is the number of
-    # slots, and nodes how many each of them has. same asks for nodes that share a property.
+    # same asks for nodes that share a property.
     #
     # levels are the localities above the nodes that the request names, the outermost first. Each
-    # innermost domain gives what nodes and units say. If slots stand above such a locality, they
-    # are a level, too, and nodes is the number of nodes in each innermost domain.
+    # innermost domain gives what form says. If slots or segments stand above such a locality, they
+    # are a level, too, and each innermost domain gives the nodes of form.
     #
     # In ask, ranges below the slot are at their minimum. growing lists these ranges, the outer ones
     # first.
     #
-    # wait is for how many seconds a job waits for a place as close as it prefers, in a domain of
-    # within_for_now, if that is given; see choose/strict.py. Whoever allocates ignores both.
-    # at_most limits the number of domains that the job may span: of the only innermost domain. With
-    # across_types, nodes on which its slots are split come after nodes of another type on which
-    # they are not, see candidates.split_on().
+    # Whoever allocates ignores wait, see choose/strict.py. at_most limits the number of domains
+    # that the job may span: of the only innermost domain. With across_types, nodes on which its
+    # slots are split come after nodes of another type on which they are not, see
+    # candidates.split_on().
 
     ask: Ask
-    nodes: Optional[Count]
-    units: Count
-    spans: bool = False
+    form: Form
     duration: float = 0.0
     constraint: Optional[Constraint] = None
     same: Optional[Same] = None
     growing: tuple[Growing, ...] = ()
     levels: tuple[Level, ...] = ()
-    wait: float = 0.0
-    within_for_now: Optional[Within] = None
+    wait: Optional[Wait] = None
     at_most: Optional[Within] = None
     across_types: bool = False
 
@@ -106,22 +100,14 @@ class Request:
     @property
     def least_in_each(self) -> int:
         """How many times each innermost domain above the nodes gives that at least."""
-        slots = 1 if any(level.groups for level in self.levels) else self.units.minimum
-        return slots if self.nodes is None else slots * self.nodes.minimum
-
-    @property
-    def most(self) -> Optional[int]:
-        """How many times the job takes it at most where no such domain is named."""
-        nodes, units = self.nodes or _ONE, self.units
-        if nodes.maximum is None or units.maximum is None:
-            return None
-        return nodes.maximum * units.maximum
+        if any(level.groups for level in self.levels):
+            return self.form.counts[-1].minimum
+        return self.form.least
 
     @property
     def number(self) -> Optional[int]:
         """The number of units if it is fixed and no node decides more."""
-        nodes, units = self.nodes or _ONE, self.units
-        return self.most if nodes.fixed and units.fixed and not self.ask.counted else None
+        return self.form.most if self.form.fixed and not self.ask.counted else None
 
 
 def request_of(
@@ -162,18 +148,17 @@ class _Reader:
         if spanned is None:
             group = self.slots_on_node(slot, node, above, options)
             whole = node is not None and node.exclusive is True
-            nodes = node.count if node is not None else None
+            form: Form = Fill(group.count) if node is None else Nodes(node.count)
         else:
             for upper in (*([node] if node else []), *above):
                 raise refused(spanned, f"a slot below {upper.type} cannot span nodes:")
             whole = is_whole(spanned) or any(level.whole for level in below)
             group = self.node_of_slot(spanned, whole, options)
-            nodes = spanned.count
-        ask = Ask(group, nodes is None, whole, options.locality)
-        total = slot.count if spanned is not None else group.count if nodes is None else _ONE
+            form = Span(slot.count, spanned.count)
+        ask = Ask(group, isinstance(form, Fill), whole, options.locality)
         at_most = self.at_most(options, levels, below, ask, slot)
         if options.segments:
-            nodes, segments = self.segmented(options.segments, nodes, slot, spanned, levels, below)
+            form, segments = self.segmented(options.segments, form, slot, levels, below)
             levels += segments
         if below:
             levels += [Level(SLOT, slot.count, groups=True), *below]
@@ -184,16 +169,13 @@ class _Reader:
         growing = tuple(sorted(self.slots.growing, key=lambda g: g.depth))
         return Request(
             ask,
-            nodes,
-            total,
-            spanned is not None,
+            form,
             jobspec.duration,
             constraint,
             options.same,
             growing,
             tuple(levels),
             options.wait,
-            options.within_for_now,
             at_most,
             options.says_locality,
         )
@@ -210,8 +192,7 @@ class _Reader:
 
         *above* and *below* its slot, the jobspec names these localities above the nodes.
         """
-        asked = (*options.within, options.within_for_now)
-        limit = next((one for one in asked if one and one.domains > 1), None)
+        limit = options.several
         if limit is None:
             return None
         limited = f"{limit.domains} domains of {shown(limit.locality)} at most are asked for"
@@ -250,23 +231,21 @@ class _Reader:
     def segmented(
         self,
         wanted: Sequence[Segment],
-        nodes: Optional[Count],
+        form: Form,
         slot: Vertex,
-        spanned: Optional[Vertex],
         above: Sequence[Level],
         below: Sequence[Level],
-    ) -> tuple[Count, list[Level]]:
-        """The nodes of each innermost group, and the levels that *wanted*, the outermost first,
-        adds to a request for *nodes*."""
+    ) -> tuple[Form, list[Level]]:
+        """*form* with the nodes of each innermost group, and the levels that *wanted*, the
+        outermost first, adds to it."""
         if below:
             named = shown(below[0].name)
             raise refused(slot, f"segments are asked for, but the jobspec names {named} below")
-        if nodes is None:
+        if isinstance(form, Fill):
             raise refused(slot, "segments need a number of nodes, but no node is above or below")
-        slots = slot.count if spanned is not None else _ONE
-        if not (nodes.fixed and slots.fixed):
+        if not form.fixed:
             raise refused(slot, "segments need a fixed number of nodes, but it is a range for")
-        total = nodes.minimum * slots.minimum
+        total = form.least
         levels: list[Level] = []
         for segment in wanted:
             number, rest = divmod(total, segment.nodes)
@@ -279,7 +258,7 @@ class _Reader:
                 Level(segment.locality, _ONE),
             ]
             total = segment.nodes
-        return Count(total, total), levels
+        return attrs.evolve(form, nodes=Count(total, total)), levels
 
     def levelled(
         self,

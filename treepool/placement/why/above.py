@@ -14,6 +14,7 @@ from treepool.placement.choose.policy import BestFit
 from treepool.placement.choose.spread import Spread
 from treepool.placement.nodes.fabric_tree import ROOT
 from treepool.placement.nodes.inventory import Inventory
+from treepool.placement.request.form import Fill
 from treepool.placement.request.vertices import Request
 from treepool.placement.why.shortage import plural
 
@@ -64,7 +65,7 @@ class _Why:
         else:
             whole = bool(self.request.levels) and self.request.levels[-1].whole
             wanted, what, rooms = self.nodes(domains)
-            code = "slots" if self.request.nodes is None else "nodes"
+            code = "slots" if isinstance(self.request.form, Fill) else "nodes"
         if whole and max(rooms) >= wanted:
             message = f"{where} can be taken whole: some of its nodes cannot serve it"
             return Reason("whole", message, name)
@@ -123,7 +124,7 @@ class _Why:
         """The nodes or units that each innermost domain is to give, and how many each has."""
         spread = self.spread
         rooms = [spread.rooms.units(domain).number for domain in domains]
-        if self.request.nodes is None:
+        if isinstance(self.request.form, Fill):
             return spread.rooms.each, plural(spread.rooms.each, self.request.ask.group.name), rooms
         sizes = [sum(1 for _ in spread.fabric.ranks_in(domain)) for domain in domains]
         suited = " that can serve it" if max(sizes) > max(rooms) else ""

@@ -19,6 +19,7 @@ from treepool.placement.nodes.state import NodeState
 from treepool.placement.nodes.tree import Domain, NodeType
 from treepool.placement.on_node.fit import fit
 from treepool.placement.on_node.place import able_domains
+from treepool.placement.request.form import Fill, Span
 from treepool.placement.request.need import SLOT, Ask, Need, Part
 from treepool.placement.request.slot import needs_in, without_link_demand
 from treepool.placement.request.vertices import Request
@@ -75,21 +76,22 @@ def _why(request: Request, inventory: Inventory, given: Optional[int] = None) ->
         others = inventory.ranks & ~(within if given is None else given)
         return reason.said(f"{reason}, {only}") if others else reason
     among = " that satisfy the constraints" if within != idset.EVERY else ""
-    if request.nodes is None:
+    form = request.form
+    if isinstance(form, Fill):
         room = sum(units[t] * count for t, count in types.items())
         unit = request.ask.group.name
-        asked = f"the request asks for {_number(request.units, unit)}"
+        asked = f"the request asks for {_number(form.slots, unit)}"
         message = f"{asked}: all nodes{among} together have room for {room}"
         code: Code = "slots" if unit == SLOT else "domains"
-        return Reason(code, message, "pool", request.units.minimum, room)
+        return Reason(code, message, "pool", form.least, room)
     able = sum(count for t, count in types.items() if units[t])
-    if request.spans:
+    if isinstance(form, Span):
         least = request.least_asks
         wanted = f"{least} nodes" if least > 1 else "1 node"
-        if request.units.minimum > 1 and request.nodes.minimum > 1:
-            wanted += f" ({request.units.minimum} slots of {request.nodes.minimum})"
+        if form.slots.minimum > 1 and form.nodes.minimum > 1:
+            wanted += f" ({form.slots.minimum} slots of {form.nodes.minimum})"
     else:
-        least, wanted = request.nodes.minimum, _number(request.nodes, "node")
+        least, wanted = form.least, _number(form.nodes, "node")
     of = f"of those{among or ' in the pool'}, {able} can serve it"
     return Reason("nodes", f"the request asks for {wanted}: {of}", "pool", least, able)
 
