@@ -7,6 +7,7 @@ from itertools import combinations
 
 import pytest
 
+from depth import some
 from made import alloc, nodes
 from treepool.errors import InfeasibleRequest, InsufficientResources, TooComplex
 from treepool.placement import effort
@@ -174,7 +175,7 @@ def test_whole_domains_of_a_slot_are_joined_across(seed):
 
 
 @pytest.mark.parametrize("speeds", [(25, 50, 100), range(1, 100_000)])
-@pytest.mark.parametrize("slots", ["slot", "slot=3", "slot=40"])
+@pytest.mark.parametrize("slots", some(["slot", "slot=3", "slot=40"], 2))
 def test_links_in_no_order_between_128_gpus_take_bounded_work(speeds, slots):
     """Nobody builds it: a slot without a demand is placed, one with a demand may be too complex.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+import attrs
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import POLICIES, Rule, at_length, finish
 from treepool.placement.plan.windows import Window
 from treepool.rfc import idset
+from treepool.rfc.constraint import Constraint
 from work import Lines
 
 DAY = 86400.0
@@ -389,8 +391,10 @@ def test_jobs_that_are_cancelled_together_make_no_long_step():
 )
 def test_thousands_of_requests_that_all_differ_make_no_long_step(shape):
     site = uneven(1)
+    request = site.request(shape, 100.0)
     for number in range(2000):
-        site.submit(1000 + number, shape, constraints={"properties": [f"^x{number}"]})
+        constraint = Constraint("properties", (f"^x{number}",))
+        site.add(1000 + number, attrs.evolve(request, constraint=constraint))
     with Lines(most=STEP // 4) as lines:
         for _ in zip(range(30), site.queue.run()):
             lines.count = 0
