@@ -165,7 +165,7 @@ TRIED = some(CHANGES)
 def test_the_reader_refuses_every_example_with_one_change_that_the_schema_refuses(name):
     refused = 0
     for document in GOOD[name][:2]:
-        for path in inside(document):
+        for path in some(inside(document), 2):
             for change in TRIED:
                 wrong = changed(document, path, change)
                 if not accepts(name, wrong):
