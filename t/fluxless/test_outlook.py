@@ -9,40 +9,29 @@ import pytest
 from depth import some
 from generators import outcome
 from made import nodes
-from treepool import parse_shape
+from placement.promises import NOW, Site
 from treepool.flux.outlook import Outlook
 from treepool.placement.plan.forecast import Forecast
 from treepool.placement.plan.jobs import Rule, finish
-from treepool.placement.plan.queue import Queue
 from treepool.placement.pool import Pool
-from treepool.rfc.jobspec import from_resources
 
-NOW = 1_800_000_000.0
 R = nodes()
 
 
-class Case:
+class Case(Site):
     """A queue on a node of 8 cores, of which a job has 4 for 100 seconds; nothing can be denied."""
 
     def __init__(self, policy, depth=8):
-        self.pool = Pool(R)
-        self.queue = Queue(self.pool, self, lambda: NOW, Rule(policy, depth))
-        self.pool.alloc(1, self.request("slot=1/core=4", 0.0))
-        self.pool.update_expiration(1, NOW + 100)
+        super().__init__(Pool(R), Rule(policy, depth))
+        self.runs(1, "slot=1/core=4", NOW + 100)
         self.outlook = Outlook(self.queue)
-
-    def started(self, job, allocation, how):
-        pass
-
-    def request(self, shape, duration):
-        return self.pool.parse_resource_request(from_resources(parse_shape(shape), duration))
 
     def job(self, jobid, shape, duration, queue):
         request = self.request(shape, duration)
         return self.queue.waiting(jobid, 16, request, frozenset(), queue, NOW, NOW)
 
-    def submit(self, *job):
-        self.queue.add(self.job(*job))
+    def submit(self, jobid, shape, duration, queue):
+        super().submit(jobid, shape, duration, queue=queue)
         finish(self.queue.run())
 
 

@@ -63,7 +63,9 @@ GRAPHS = tuple(
 def small_R():
     """An R of two kinds of node, with everything in it that an R and a key can have."""
     numa = [{"cores": "0-3", "gpus": "0-1", "memory": 64}, {"cores": "4-7", "gpus": "2-3"}]
-    topo = {"socket": [{"numa": numa, "cores": "0-7"}], "storage": [{"path": "/s", "capacity": 9}]}
+    disk = {"path": "/s", "capacity": 1.5, "unit": "TB"}
+    topo = {"socket": [{"numa": numa, "cores": "0-7"}], "storage": [disk], "vendor": "x"}
+    kept = {"cores": "0", "gpus": "0"}
     table = {
         "links": [{"type": "nvlink", "gbps": 50, "among": ["0-1", "2-3"]}],
         "nics": [{"name": "hsi0", "gpus": "0-1", "path": "PIX"}],
@@ -85,10 +87,14 @@ def small_R():
         "scheduling": {
             "writer": "TreePool",
             "children": [
-                {"ranks": "0,2", "topo": topo, "allocated": {"cores": "0-7", "gpus": "0-3"}},
+                {
+                    "ranks": "0,2",
+                    "topo": topo,
+                    "allocated": {"cores": "0-7", "gpus": "0-3", "site": kept},
+                },
                 {"ranks": "1", "topo": topo},
             ],
-            "allocated": [{"ranks": "1", "cores": "0-7"}],
+            "allocated": [{"ranks": "1", "cores": "0-7", "gpus": "0-3", "site": kept}],
             "links": {digest(topo): table},
             "site": {"x": 1},
             "fabric": {
@@ -122,20 +128,19 @@ VECTORS = json.dumps(
         "title": "all kinds of steps",
         "source": "treepool",
         "cluster": {"R": small_R()},
-        "options": {"locality": "preferred"},
+        "options": {"locality": "preferred", "policy": "best-fit", "gpu_cores": 0},
         "vectors": [
-            {
-                "id": "a",
-                "shape": "slot=1/numa{x}",
-                "expect": {"error": "infeasible"},
-                "rationale": "-",
-            },
-            {"id": "f", "free": "a"},
+            {"id": "a", "shape": "slot=1/numa{x}", "options": {"level": 1},
+             "expect": {"R_lite": [{"rank": "0", "children": {"core": "0"}}], "nslots": 1},
+             "rationale": "-"},
+            {"id": "j", "jobspec": {}, "expect": {"error": "invalid", "message": "key"},
+             "rationale": "-"},
+            {"id": "f", "free": "a", "rationale": "-"},
             {"id": "d", "down": "0-1"},
             {"id": "u", "up": "0"},
         ],
     }
-)
+)  # fmt: skip
 
 
 SNAPSHOT = json.dumps(
@@ -147,9 +152,14 @@ SNAPSHOT = json.dumps(
         "options": {"locality": "none", "mix": "2*slot/gpu"},
         "down": "5",
         "drained": "",
-        "queues": {"": {"policy": "easy", "depth": 2}, "b": {"parent": "a", "stopped": True}},
+        "queues": {
+            "": {"policy": "easy", "depth": "unlimited"},
+            "a": {"policy": "fifo", "depth": 8},
+            "b": {"parent": "a", "stopped": True},
+        },
         "windows": [
-            {"name": "w", "hosts": "a[1-2]", "start": 999, "end": 2000, "users": ["u", 7]},
+            {"name": "w", "hosts": "a[1-2]", "start": 999, "end": "2027-01-01", "users": ["u", 7],
+             "queues": ["a"]},
         ],
         "running": [
             {"job": "j1", "user": "u", "name": "x", "parts": [["0-1", "0-3", "0"]], "end": 1500},

@@ -133,7 +133,9 @@ class Site:
     ):
         """Let a job wait, without a pass."""
         self.tell("submit", jobid, shape, duration, priority, queue, user, waited, options)
-        request = self.request(shape, duration, **options)
+        self.add(jobid, self.request(shape, duration, **options), priority, queue, user, waited)
+
+    def add(self, jobid, request, priority=16, queue="", user=1, waited=0.0, **more):
         line, submitted = self.virtual.get(queue, queue), self.now - waited
         patience = submitted + request.wait.seconds if request.wait else -math.inf
         strict = self.pool.strict(request) if patience > self.now else request
@@ -141,9 +143,8 @@ class Site:
         owner = user, (line, queue)
         self.wishes[jobid] = Wish(owner, line, request, strict, patience, length)
         leave = admitting(self.queue.windows.values(), *owner)
-        self.queue.add(
-            self.queue.waiting(jobid, priority, request, leave, line, submitted, self.now, user)
-        )
+        job = jobid, priority, request, leave, line, submitted, self.now, user
+        self.queue.add(self.queue.waiting(*job, **more))
         self.excuse([jobid])
 
     def runs(self, jobid, shape, end, **options):
@@ -327,7 +328,7 @@ class Site:
 
     def excuse(self, jobids):
         """Let these jobs, and those behind them in their queues, start later than promised."""
-        for _, line in self.lines():
+        for _, line in self.lines() if self.promised else ():
             first = min((line.index(jobid) for jobid in jobids if jobid in line), default=len(line))
             for jobid in line[first:]:
                 self.promised.pop(jobid, None)

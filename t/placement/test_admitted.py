@@ -10,46 +10,31 @@ from hypothesis import strategies as st
 
 from depth import examples
 from placement import strategies as random
+from placement.promises import Site
 from placement.test_work import UNEVEN, UNEVEN_SOCKETS, cluster, request
 from treepool.errors import InfeasibleRequest, InvalidJobspec, TooComplex
-from treepool.placement.plan.jobs import Rule, finish
-from treepool.placement.plan.queue import Queue
+from treepool.placement.plan.jobs import finish
 from treepool.placement.pool import Pool
 
-NOW = 1000.0
 
+def starts(pool: Pool, request: Any, full: bool) -> bool:
+    """Whether a job that waits starts; if *full*, it waits for another that has all there is."""
+    site = Site(pool)
 
-class Waits:
-    """A queue in which one job waits; for another that has all there is, if *full*."""
-
-    def __init__(self, pool: Pool, request: Any, full: bool) -> None:
-        self.pool, self.now = pool, NOW
-        self.queue = Queue(pool, self, lambda: self.now, Rule("easy", 1))
-        self.has_started = False
-        if full:
-            everything = [(e.ranks, e.cores, e.gpus) for e in pool.inventory.resource_set.entries]
-            pool.occupy(1, everything)
-        self.queue.add(self.queue.waiting(2, 16, request, frozenset(), "", NOW, NOW))
-        self.passes()
-        if full:
-            assert not self.has_started
-            pool.free(1)
-            self.passes()
-
-    def passes(self) -> None:
-        """Passes until the queue has nothing to do for a while."""
+    def passes() -> None:
         for _ in range(5):
-            finish(self.queue.run())
-            self.now += 1.0
+            finish(site.queue.run())
+            site.now += 1.0
 
-    def started(self, job: Any, allocation: Any, how: str) -> None:
-        self.has_started = True
-
-    def refused(self, job: Any, reason: str) -> None:
-        raise AssertionError(reason)
-
-    def failed(self, job: Any, error: Exception) -> None:
-        raise error
+    if full:
+        pool.occupy(1, [(e.ranks, e.cores, e.gpus) for e in pool.inventory.resource_set.entries])
+    site.add(2, request)
+    passes()
+    if full:
+        assert not site.running
+        pool.free(1)
+        passes()
+    return 2 in site.running
 
 
 def starts_if_admitted(pool: Pool, spec: Any, full: bool) -> None:
@@ -61,7 +46,7 @@ def starts_if_admitted(pool: Pool, spec: Any, full: bool) -> None:
         return
     pool.alloc(3, asked)
     pool.free(3)
-    assert Waits(pool, asked, full).has_started
+    assert starts(pool, asked, full)
 
 
 @settings(max_examples=examples(400))
@@ -105,7 +90,7 @@ def test_a_job_that_waits_for_a_close_place_waits_for_one_that_can_be_found(full
     pool = Pool(R)
     shape = "node=2/slot=2+/[numa{x}/core;numa=1-3{x}/core=2+]"
     asked = request(pool, shape, locality="required", wait=1e9)
-    assert Waits(pool, asked, full).has_started
+    assert starts(pool, asked, full)
 
 
 def test_a_request_that_is_too_complex_for_an_idle_pool_is_refused():

@@ -63,6 +63,18 @@ def test_slots_over_several_domains_take_the_nearest(data):
 
 @settings(SETTINGS, max_examples=examples(400))
 @given(st.data())
+def test_slots_over_several_domains_get_the_best_gpus_of_those_that_are_linked_as_asked(data):
+    R = data.draw(random.linked_nodes())
+    duel = Duel(random.History(R, "preferred", data.draw(random.occupations(R)), []))
+    demands = random.some({}, {}, {"gpu_link": 50}, {"gpu_link": "nvlink"}, {"gpu_link": 8})
+    for _ in range(3):
+        cores, gpus = data.draw(st.integers(1, 10)), data.draw(st.integers(1, 5))
+        slot = parse_shape(f"slot/[core={cores};gpu={gpus}]")
+        duel.do(random.Step("alloc", random.jobspec(slot, options=data.draw(demands))))
+
+
+@settings(SETTINGS, max_examples=examples(400))
+@given(st.data())
 def test_localities_of_every_form_on_small_nodes(data):
     """Every way is tried to find out how much a node can give, and whether it gave that."""
     R = data.draw(random.rich_nodes())

@@ -67,51 +67,6 @@ def test_the_order_of_domains_is_that_of_their_cores_not_of_the_json():
 # -- jobs
 
 
-def domains_of(topo, cores, values, shape, locality="numa"):
-    """The cores that a job gets where the domains of *locality* are so far apart."""
-    pool = Pool(R(topo, cores, {"locality": locality, "values": values}))
-    return cores_of(alloc(pool, 1, shape))
-
-
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("locality", ["numa", "hbm"])
-def test_domains_are_as_far_apart_as_their_memory_on_average_of_both_directions(locality, turned):
-    """From 0 to 1 it is near, and back it is far; also where it is a tier in them that is meant."""
-    values = [[10, 12, 20], [40, 10, 30], [20, 30, 10]]
-    if turned:
-        values = [list(row) for row in zip(*values)]
-    numa = [{"cores": str(i), "hbm": [{"cores": str(i), "memory": 1}]} for i in range(3)]
-    assert domains_of({"numa": numa}, "0-2", values, "slot/core=2", locality) == "0,2"
-
-
-def test_sockets_are_as_far_apart_as_the_domains_in_them_on_average():
-    numa = [{"cores": str(i)} for i in range(6)]
-    topo = {"socket": [{"numa": numa[i : i + 2]} for i in (0, 2, 4)]}
-    values = [[10 if i == j else 30 for j in range(6)] for i in range(6)]
-    values[0][2] = values[2][0] = 12  # one pair of sockets 0 and 1 is near, the others are far
-    for i, j in ((0, 4), (0, 5), (1, 4), (1, 5)):
-        values[i][j] = values[j][i] = 25
-    values[1][3] = values[3][1] = 60
-    assert domains_of(topo, "0-5", values, "slot/core=4") == "0-1,4-5"
-
-
-@pytest.mark.parametrize(
-    ("first", "last"),
-    [
-        ((12, 12, 30), (20, 20, 20)),  # the largest distance counts first, whatever the sum
-        ((20, 20, 20), (12, 12, 20)),  # and of equally large ones the sum
-    ],
-)
-def test_of_equally_few_domains_those_are_taken_whose_farthest_are_nearest(first, last):
-    """*first* are the distances between domains 0, 1 and 2, *last* those between 2, 3 and 4."""
-    near = dict(zip([(0, 1), (0, 2), (1, 2)], first))
-    near.update(zip([(2, 3), (2, 4), (3, 4)], last))
-    topo = {"numa": [{"cores": str(i)} for i in range(5)]}
-    values = matrix(5, lambda i, j: near.get((min(i, j), max(i, j)), 50))
-    values = [list(row) for row in values]
-    assert domains_of(topo, "0-4", values, "slot/core=3") == "2-4"
-
-
 @pytest.mark.parametrize("busy", [None, "slot/core=1"])
 def test_near_domains_are_found_also_among_too_many_to_compare_all_sets(busy):
     """Six of twelve can be had in 924 ways."""

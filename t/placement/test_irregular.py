@@ -50,36 +50,11 @@ def test_explain_does_not_call_a_slot_over_two_domains_local(tmp_path):
     assert pool.fitness(pool.alloc(1, request), request).total < 1
 
 
-def test_of_several_slots_as_many_as_possible_are_local():
-    """One slot fits in an L3 (3: GPU 2), the first of two is not placed elsewhere."""
-    topo = {
-        "numa": [
-            {"cores": "0-1", "gpus": "0-1", "l3": [{"cores": "0"}]},
-            {"cores": "2-3", "gpus": "2-3", "l3": [{"cores": "2"}, {"cores": "3", "gpus": "2"}]},
-        ]
-    }
-    pool = Pool(nodes(cores="0-3", gpus="0-3", topo=topo))
-    _, cores, gpus = placed(pool, 1, "slot=2/numa/gpu")
-    assert "3" in cores
-    assert "2" in gpus
-
-
 def test_a_node_on_which_the_slot_would_be_split_is_not_one_that_was_passed_over():
     pool = Pool(nodes("0-1", topo={"numa": [{"cores": "0-3"}, {"cores": "4-7"}]}))
     pool.occupy(1, [(0b01, 0b00110011, 0), (0b10, 0b00000001, 0)])
     told = explain(pool, "slot/core=4", parse_shape("slot/core=4"))
     assert ([one.nodes.ranks for one in told.taken], told.passed) == ([(1,)], ())
-
-
-def test_localities_that_are_inside_each_other_either_way_have_no_order():
-    """No site has such a node; what a slot gets there is in the smaller of the two around it."""
-    topo = {
-        "socket": [{"cores": "0-7", "numa": [{"cores": "0-3"}]}],
-        "numa": [{"cores": "8-15", "socket": [{"cores": "8-11"}]}],
-    }
-    pool = Pool(nodes("0", "0-15", topo=topo), locality="required")
-    found = [placed(pool, jobid, "slot/core=4") for jobid in range(2)]
-    assert found == [(0, "0-3", ""), (0, "8-11", "")]
 
 
 # -- what holds on every such node
@@ -119,7 +94,9 @@ def test_a_slot_is_in_one_domain_of_each_locality_of_which_some_could_have_it(
 @settings(SETTINGS, max_examples=examples(400))
 @given(st.data())
 def test_every_job_on_such_nodes_gets_what_the_reference_says(data):
-    R = data.draw(random.irregular_nodes())
+    """On one of them, or on several whose types differ."""
+    R = data.draw(random.irregular_nodes(data.draw(random.some(1, 4))))
+    R = data.draw(random.with_fabric(R))
     mode = data.draw(random.some("preferred", "preferred", "required"))
     policy = data.draw(random.some(*random.POLICIES))
     occupied = data.draw(st.one_of(st.none(), random.occupations(R)))
@@ -137,4 +114,7 @@ def test_every_job_on_such_nodes_gets_what_the_reference_says(data):
         elif form == "any":
             below = data.draw(random.needs(random.localities(R)))
         slot = random.vertex("slot", data.draw(random.some(1, 1, 2, {"min": 1})), below)
-        duel.do(random.Step("alloc", random.jobspec([slot])))
+        if data.draw(random.some(False, False, True)):
+            slot = random.vertex("node", data.draw(random.some(1, 2)), [slot])
+        locality = data.draw(random.some(None, None, "preferred", "required"))
+        duel.do(random.Step("alloc", random.jobspec([slot], None, locality)))

@@ -25,8 +25,6 @@ from treepool.rfc.mix import MAX_KINDS, Kind, read_mix
 POOL = Pool(cluster(2))
 (TYPE,) = POOL.inventory.node_types
 ALL = (1 << 96) - 1
-
-
 #: Kinds of jobs with a list in their shape.
 EIGHT, LISTED = Kind("slot/[core=8;gpu=1]", 7), Kind("slot/core=1,2,4")
 
@@ -83,48 +81,10 @@ def lost_beside_small(pool):
     return pool.situation.policy.mix.stranded(node, (1 << 12) - 1, 0b0001) / PER_GPU
 
 
-@pytest.mark.parametrize(
-    ("kind", "gpus"),
-    [
-        ("slot/switch{x}", 8),
-        ("slot=3/switch{x}", 24),
-        ("slot/cell/switch=2{x}", 16),
-        ("slot/cell{x}", 20),
-        ("switch/slot=4/[core=24;gpu=1]", 4),
-        ("cell=2/switch=3/slot/[core=24;gpu=1]", 6),
-        ("switch=2/node=2/slot=4/[core=24;gpu=1]", 16),
-    ],
-)
-def test_kinds_that_name_domains_above_the_nodes_weigh_as_much_as_their_smallest_job(kind, gpus):
-    pool = switches(mix=f"4*{SMALL},1*{kind}")
-    later = switches()
-    later.set_options(mix=f"4*{SMALL},1*{kind}")
-    assert lost_beside_small(pool) == lost_beside_small(later)
-    assert lost_beside_small(pool) == pytest.approx(gpus / (4 + gpus), abs=0.01)
-
-
 def test_the_smallest_domain_is_that_of_the_nodes_that_are_left():
     pool = switches(mix=f"4*{SMALL},1*slot/switch{{x}}")
     pool.remove_ranks("0-1")
     assert lost_beside_small(pool) == pytest.approx(4 / 8, abs=0.01)
-
-
-def lost(text, cores, gpus):
-    """The GPUs that the mix *text* cannot use where these *cores* and *gpus* are free."""
-    return Mix(read_mix(text)).stranded(TYPE, cores, gpus) / PER_GPU
-
-
-def test_a_kind_with_ranges_is_its_smallest_job():
-    for many in ("node=2-4/slot=1-4/[core=4;gpu=1]", "slot=2-5/[core=4-24;gpu=1-3]"):
-        assert lost(many, (1 << 4) - 1, 0b0001) == 0, many
-        assert lost(many, (1 << 3) - 1, 0b0001) == 1, many
-    assert lost("node/slot=2-4/[core=4;gpu=1]", ALL, 0b0001) == 1
-
-
-def test_kinds_that_an_idle_node_could_not_host_do_not_count():
-    gpu, other = "slot/[core=24;gpu=1]", "slot/[core=200;gpu=8],1*slot/core=8,1*slot/rack/gpu"
-    assert lost(f"1*{gpu},9*{other}", ALL, 0b1111) == pytest.approx(0, abs=0.05)
-    assert lost(f"1*{gpu},9*{other}", 0xFF, 0b1111) == 4
 
 
 def test_what_is_usable_is_never_more_after_a_job_than_the_bound():
@@ -202,14 +162,3 @@ def test_what_is_usable_is_what_the_reference_says(data):
                 continue
             cores, gpus = map(idset.from_ids, free)
             assert pool.situation.policy.mix.usable_of(state.type, cores, gpus) == want
-
-
-def test_a_mig_instance_is_usable_only_for_jobs_that_name_it():
-    topo = {"cores": "0-15", "gpus": "0-3", "mig-1g.10gb": [{"gpus": "0", "cores": "0"}]}
-    R = cluster(2)
-    R["execution"]["R_lite"][0]["children"] = {"core": "0-15", "gpu": "0-3"}
-    R["scheduling"]["children"][0]["topo"] = topo
-    pool = Pool(R, mix="1*slot/[core=1;gpu=1]")
-    (node,) = pool.inventory.node_types
-    assert pool.situation.policy.mix.usable_of(node, 0b1, 0b1) == 0
-    assert pool.situation.policy.mix.usable_of(node, 0b1, 0b10) == PER_GPU

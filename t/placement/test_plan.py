@@ -60,16 +60,6 @@ def test_one_that_waits_for_a_job_that_ends_later_than_any_time_waits_for_one_wi
     assert case.got == {4: "rank1/core[0-7]"}, "only jobs that end pass it"
 
 
-def test_a_job_that_is_late_to_end_is_expected_to_end_now():
-    case = Case()
-    case.runs(1, "slot=1/core=8", NOW - 50)
-    case.submit(2, "slot=2/core=8")
-    assert case.starts() == {2: NOW}
-    case.pool.free(1)
-    case.run()
-    assert 2 in case.got
-
-
 def test_a_plan_follows_other_options_of_its_pool():
     case = Case(nodes=2)
     case.runs(1, "slot=1/core=4", NOW + 100)
@@ -77,16 +67,6 @@ def test_a_plan_follows_other_options_of_its_pool():
     assert case.submit(2, "slot=1/core=1") == "rank1/core0"
     case.pool.set_options()
     assert case.submit(3, "slot=1/core=1") == "rank0/core4"
-
-
-def test_a_job_that_the_clock_held_back_from_a_window_starts_when_it_is_set_back():
-    case = Case(nodes=1)
-    case.queue.set_windows([Window("w", 0b1, NOW + 100, NOW + 250)])
-    case.now = NOW + 90
-    assert case.submit(10, "slot=1/core=8", duration=20) is None
-    case.now = NOW + 10
-    case.run()
-    assert set(case.got) == {10}
 
 
 def test_the_window_that_is_named_is_one_of_the_nodes_that_the_job_would_get():
@@ -193,23 +173,6 @@ def test_a_reader_that_keeps_up_with_the_journal_never_reads_everything_again():
     assert journal.since(0) is None
 
 
-@pytest.mark.parametrize("steps", range(1, 8))
-def test_room_is_not_forgotten_when_a_pass_ends_before_it_was_looked_at(monkeypatch, steps):
-    monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
-    rule = Rule("easy", 0)
-    case = Case(nodes=1, policy=rule.policy, depth=rule.depth)
-    case.runs(1, "slot=1/core=8", NOW + 100)
-    for jobid, shape in (2, "slot=1/core=2"), (3, "slot=1/core=3"), (4, "slot=3/core=1"):
-        case.submit(jobid, shape)
-    case.pool.free(1)
-    work = case.queue.run()
-    for _ in range(steps):
-        next(work, None)
-    case.queue.set_rules(rule, {})
-    case.run()
-    assert sorted(case.got) == [2, 3, 4]
-
-
 def searching(case, shape):
     """A pass that looks for the first start of a job with *shape*, id 700."""
     spec = from_resources(parse_shape(shape), duration=100.0)
@@ -225,21 +188,6 @@ def test_a_search_passes_many_ends_at_one_time(before):
         case.runs(jobid, "slot=1/core=1", NOW + min(1 + jobid, 1 + before))
     assert sum(1 for _ in searching(case, "slot=80/core=8")) < 1000
     assert case.starts() == {700: NOW + 1 + before}
-
-
-@pytest.mark.parametrize("steps", range(examples(60)))
-def test_most_jobs_may_end_during_a_search(steps):
-    case = Case(nodes=160)
-    for jobid in range(640):
-        case.runs(jobid, "slot=1/core=2", NOW + 1 + jobid)
-    work = searching(case, "slot=160/core=8")
-    for _ in range(steps):
-        next(work, None)
-    for jobid in range(40, 640):
-        case.pool.free(jobid)
-    finish(work)
-    case.run()
-    assert case.starts() == {700: NOW + 40}
 
 
 @pytest.mark.parametrize(("duration", "end"), [(0, 150), (20, 120), (100, 150)])

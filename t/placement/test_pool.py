@@ -339,12 +339,6 @@ def test_free_takes_an_R_in_any_form(pool, form):
     assert pool.job_end_times() == []
 
 
-def test_free_takes_an_allocation(pool):
-    allocation = pool.alloc(1, pool.parse_resource_request(spec("slot=5/core=4")))
-    pool.free(1, allocation, final=True)
-    assert alloc(pool, 2, "slot=4/node")
-
-
 @pytest.mark.parametrize(
     ("R", "final", "message"),
     [
@@ -638,8 +632,3 @@ def test_occupying_takes_what_is_free_of_it(pool):
     assert held == "rank0/core[0-1]"
     with pytest.raises(PoolConflict):
         pool.occupy(1, [])
-
-
-def test_a_pool_names_its_localities(pool):
-    assert pool.localities == ("numa", "socket")
-    assert Pool(cluster(topo=None)).localities == ()

@@ -7,27 +7,19 @@ from itertools import chain, combinations
 import pytest
 
 from depth import examples
-from placement.promises import pool_of
-from treepool import parse_shape
-from treepool.placement.plan.jobs import Rule, Terms
-from treepool.placement.plan.queue import Queue
+from placement.promises import NOW, Site, pool_of
+from treepool.placement.plan.jobs import Rule, Terms, finish
 from treepool.placement.plan.windows import Window
 from treepool.rfc import idset
-from treepool.rfc.jobspec import from_resources
 from work import Lines
 
-NOW = 1000.0
 
-
-class Site:
-    """A cluster whose jobs end when they are told to, after ``grace`` seconds."""
+class Cluster(Site):
+    """Its jobs end when they are told to, after ``grace`` seconds; it is not judged."""
 
     def __init__(self, nodes=2, policy="easy", depth=1, grace=2.0, gpus=0):
-        self.pool, self.now, self.grace = pool_of(nodes, gpus=gpus), NOW, grace
-        self.queue = Queue(self.pool, self, lambda: self.now, Rule(policy, depth))
-        #: By job id: when it started, until when it is allowed to run, on what.
-        self.running, self.started_at = {}, {}
-        self.ending, self.ended, self.terms = {}, {}, {}
+        super().__init__(pool_of(nodes, gpus=gpus), Rule(policy, depth))
+        self.grace, self.started_at, self.ending, self.ended, self.terms = grace, {}, {}, {}, {}
 
     # -- as the queue sees its owner
 
@@ -49,31 +41,16 @@ class Site:
     def refused(self, job, reason):
         raise AssertionError(reason)
 
-    def failed(self, job, error):
-        raise error
-
     # -- what happens
 
-    def submit(
-        self, jobid, shape, length=100.0, after=math.inf, preempts=None, priority=16, **more
-    ):
+    def submit(self, jobid, shape, length=100.0, after=math.inf, preempts=None, **more):
         preempts = after == math.inf if preempts is None else preempts
         self.terms[jobid] = Terms(after, preempts)
-        spec = from_resources(parse_shape(shape), duration=length)
-        request = self.pool.parse_resource_request(spec)
-        waiting = self.queue.waiting
-        self.queue.add(
-            waiting(
-                *(jobid, priority, request, frozenset(), "", self.now, self.now, 1),
-                terms=self.terms[jobid],
-                **more,
-            )
-        )
+        self.add(jobid, self.request(shape, length), terms=self.terms[jobid], **more)
         self.rest()
 
     def rest(self):
-        for _ in self.queue.run():
-            pass
+        finish(self.queue.run())
 
     def end(self, jobid):
         del self.running[jobid]
@@ -98,12 +75,9 @@ class Site:
         self.now = time
         self.rest()
 
-    def starts(self):
-        return {jobid: made.start for jobid, made in self.queue.reservations.items()}
-
 
 def test_a_job_that_needs_the_room_ends_a_preemptible_one_and_starts_when_that_is_gone():
-    site = Site(nodes=1)
+    site = Cluster(nodes=1)
     site.submit(1, "slot/core=8", 1000, after=10)
     assert site.started_at == {1: NOW}
     site.submit(2, "slot/core=8", 50)
@@ -116,7 +90,7 @@ def test_a_job_that_needs_the_room_ends_a_preemptible_one_and_starts_when_that_i
 
 
 def test_nobody_ends_for_a_job_that_may_not_preempt_or_is_preemptible_itself():
-    site = Site(nodes=1)
+    site = Cluster(nodes=1)
     site.submit(1, "slot/core=8", 100, after=0)
     site.submit(2, "slot/core=8", 50, after=5)
     site.submit(3, "slot/core=8", 50, preempts=False)
@@ -125,12 +99,12 @@ def test_nobody_ends_for_a_job_that_may_not_preempt_or_is_preemptible_itself():
 
 
 def test_nobody_ends_if_the_job_would_not_start_earlier():
-    site = Site(nodes=2)
+    site = Cluster(nodes=2)
     site.submit(1, "slot/core=8", 1000, after=0)
     site.submit(2, "slot/core=8", 30)
     site.submit(3, "slot/core=4", 30)
     assert site.ended == {1: 3}  # it waits for nothing
-    site = Site(nodes=2)
+    site = Cluster(nodes=2)
     site.submit(1, "slot/core=8", 1000, after=30)
     site.submit(2, "slot/core=8", 30)
     site.submit(3, "slot/core=4", 30)
@@ -139,7 +113,7 @@ def test_nobody_ends_if_the_job_would_not_start_earlier():
 
 
 def test_a_preemptible_job_starts_in_the_way_of_a_later_reservation():
-    site = Site(nodes=2)
+    site = Cluster(nodes=2)
     site.submit(1, "slot/core=8", 100)
     site.submit(2, "slot=2/core=8", 100)  # on both nodes, at 100
     site.submit(3, "slot/core=8", 1000, preempts=False)
@@ -153,7 +127,7 @@ def test_a_preemptible_job_starts_in_the_way_of_a_later_reservation():
 
 
 def test_one_whose_time_would_not_have_come_does_not_start_in_the_way():
-    site = Site(nodes=2)
+    site = Cluster(nodes=2)
     site.submit(1, "slot/core=8", 100)
     site.submit(2, "slot=2/core=8", 100)
     site.submit(3, "slot/core=8", 1000, after=150)
@@ -162,7 +136,7 @@ def test_one_whose_time_would_not_have_come_does_not_start_in_the_way():
 
 @pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
 def test_a_preemptible_job_is_planned_after_one_that_preempts_and_runs_longest(policy):
-    site = Site(nodes=1, policy=policy, depth=4)
+    site = Cluster(nodes=1, policy=policy, depth=4)
     site.submit(1, "slot/core=8", 100, after=10)
     site.submit(2, "slot/core=8", 500)
     site.submit(3, "slot/core=8", 20, after=20)
@@ -174,7 +148,7 @@ def test_a_preemptible_job_is_planned_after_one_that_preempts_and_runs_longest(p
 
 
 def test_the_youngest_and_smallest_end_first():
-    site = Site(nodes=4)
+    site = Cluster(nodes=4)
     for jobid in range(1, 5):
         site.submit(jobid, "slot/core=8", 1000, after=0)
         site.at(site.now + 10)
@@ -183,7 +157,7 @@ def test_the_youngest_and_smallest_end_first():
 
 
 def test_jobs_behind_one_that_waits_for_its_victims_may_preempt_too():
-    site = Site(nodes=4, grace=30.0)
+    site = Cluster(nodes=4, grace=30.0)
     for jobid in range(1, 5):
         site.submit(jobid, "slot/core=8", 1000, after=0)
     for jobid in range(5, 9):
@@ -192,7 +166,7 @@ def test_jobs_behind_one_that_waits_for_its_victims_may_preempt_too():
 
 
 def test_a_cancelled_job_leaves_the_queue_as_it_was():
-    site = Site(nodes=1, grace=30.0)
+    site = Cluster(nodes=1, grace=30.0)
     site.submit(1, "slot/core=8", 1000, after=0)
     site.submit(2, "slot/core=8", 10)
     assert site.ended == {1: 2}
@@ -204,7 +178,7 @@ def test_a_cancelled_job_leaves_the_queue_as_it_was():
 
 
 def test_two_that_wait_for_one_victim_end_it_once():
-    site = Site(nodes=1, grace=30.0)
+    site = Cluster(nodes=1, grace=30.0)
     site.submit(1, "slot/core=8", 1000, after=0)
     site.submit(2, "slot/core=4", 10)
     site.submit(3, "slot/core=4", 10)
@@ -214,7 +188,7 @@ def test_two_that_wait_for_one_victim_end_it_once():
 
 
 def test_one_that_is_leaving_ends_rather_than_another():
-    site = Site(nodes=2, grace=30.0)
+    site = Cluster(nodes=2, grace=30.0)
     site.submit(1, "slot/core=8", 1000, after=0)
     site.submit(9, "slot/core=8", 20)
     site.submit(2, "slot/core=8", 10)
@@ -228,7 +202,7 @@ def test_one_that_is_leaving_ends_rather_than_another():
 
 
 def test_a_replay_is_woken_when_a_job_becomes_preemptible():
-    site = Site(nodes=1, grace=2.0)
+    site = Cluster(nodes=1, grace=2.0)
     site.submit(1, "slot/core=8", 100)
     site.submit(2, "slot/core=8", 1000, after=60)
     site.submit(3, "slot/core=8", 10)
@@ -238,7 +212,7 @@ def test_a_replay_is_woken_when_a_job_becomes_preemptible():
 
 def test_a_preemptible_job_does_not_start_where_one_that_would_end_it_starts_then():
     """Job 2 would hold the node for a moment, and end."""
-    site = Site(nodes=1, policy="conservative", depth=8)
+    site = Cluster(nodes=1, policy="conservative", depth=8)
     site.submit(1, "slot/core=8", 100, preempts=False)
     site.submit(2, "slot/core=8", 1000, after=0)
     site.submit(3, "slot/core=8", 50)
@@ -253,7 +227,7 @@ def test_what_is_searched_for_one_that_preempts_is_so_when_it_is_reserved(monkey
     monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
     window = Window("w", 0b1, NOW, NOW + 5000)
     for steps in range(200):
-        site = Site(nodes=1, depth=8)
+        site = Cluster(nodes=1, depth=8)
         site.submit(1, "slot/core=8", 1000, after=10)
         site.rest = lambda: None
         site.submit(2, "slot/core=8", 50)
@@ -270,7 +244,7 @@ def test_what_is_searched_for_one_that_preempts_is_so_when_it_is_reserved(monkey
 @pytest.mark.parametrize(("gpus", "wanted"), [(0, "slot/core=4"), (4, "slot/core=1")])
 def test_what_is_reserved_of_a_preemptible_job_is_not_missing_elsewhere(gpus, wanted):
     """Job 4, which ends nobody, uses what job 2 leaves all the time."""
-    site = Site(nodes=2, policy="conservative", depth=8, gpus=gpus)
+    site = Cluster(nodes=2, policy="conservative", depth=8, gpus=gpus)
     more = f";gpu={gpus}" if gpus else ""
     site.submit(1, f"slot/[core=8{more}]", 1000, after=10)
     site.submit(2, f"slot/[core=4{more}]", 1000, preempts=False)
@@ -281,7 +255,7 @@ def test_what_is_reserved_of_a_preemptible_job_is_not_missing_elsewhere(gpus, wa
 
 
 def test_a_preemptible_job_that_ends_with_its_window_is_not_in_the_way_of_a_reservation():
-    site = Site(nodes=2, depth=8)
+    site = Cluster(nodes=2, depth=8)
     site.submit(1, "slot/core=8", 200, preempts=False)
     site.submit(2, "slot=2/core=8", 50)
     assert site.starts() == {2: NOW + 200}
@@ -292,7 +266,7 @@ def test_a_preemptible_job_that_ends_with_its_window_is_not_in_the_way_of_a_rese
 
 @pytest.mark.parametrize("after", [0.0, 20.0])
 def test_a_preemptible_job_is_planned_after_one_that_starts_late(after):
-    site = Site(nodes=1, policy="conservative", depth=8)
+    site = Cluster(nodes=1, policy="conservative", depth=8)
     site.submit(1, "slot/core=8", 100, preempts=False)
     site.submit(2, "slot/core=8", 50)
     site.submit(3, "slot/core=8", 50, after=after)
@@ -305,7 +279,7 @@ def test_a_preemptible_job_is_planned_after_one_that_starts_late(after):
 
 def test_to_choose_among_thousands_who_ends_makes_no_long_step():
     nodes, jobs = 256, 2048
-    site = Site(nodes)
+    site = Cluster(nodes)
     for jobid in range(1, jobs + 1):
         site.terms[jobid], site.started_at[jobid] = Terms(0.0), NOW - jobid % 100
         site.queue.runs(jobid, site.started_at[jobid], 0.0)
@@ -334,7 +308,7 @@ def needed(site, free, jobs, wanted):
 def test_no_job_ends_that_could_have_stayed(seed):
     chance = random.Random(seed)
     nodes = chance.randint(2, 4)
-    site = Site(nodes=nodes)
+    site = Cluster(nodes=nodes)
     for jobid in range(1, 9):
         shape = f"slot={chance.randint(1, 2)}/core={chance.choice([2, 3, 4, 8])}"
         site.submit(
@@ -375,7 +349,7 @@ def test_no_job_ends_that_could_have_stayed(seed):
 @pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
 @pytest.mark.parametrize("seed", range(examples(30)))
 def test_whoever_ends_does_so_for_a_job_that_starts(seed, policy):
-    chance, site = random.Random(seed), Site(nodes=3, policy=policy, depth=4)
+    chance, site = random.Random(seed), Cluster(nodes=3, policy=policy, depth=4)
     for jobid in range(1, 40):
         after = chance.choice([math.inf, math.inf, 0, 5, 20])
         shape = f"slot={chance.randint(1, 3)}/core={chance.choice([1, 4, 8])}"

@@ -157,7 +157,7 @@ def test_nodes_that_only_seemed_equal_are_looked_at_in_small_steps():
 @pytest.mark.parametrize("change", ["down", "taken", "free"])
 def test_nodes_that_seem_equal_may_change_while_they_are_looked_at(change):
     ranks = 100
-    for number in range(0, ranks, 3):
+    for number in range(0, ranks, 9):
         pool = seemingly_equal(ranks)
         asked = request_of(pool, "slot/core=4", {})
         steps = pool.situation.prepare(asked)

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import math
 
+import attrs
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from depth import deep, some
-from generators import outcome
 from placement.promises import FAR, NOW, History, Site, nothing_could_be_earlier, pool_of
 from treepool.placement.plan.forecast import Forecast
-from treepool.placement.plan.jobs import POLICIES, Rule
+from treepool.placement.plan.jobs import POLICIES, Rule, at_length, finish
 from treepool.placement.plan.windows import Window
 from treepool.rfc import idset
+from treepool.rfc.constraint import Constraint
 from work import Lines
 
 DAY = 86400.0
@@ -26,7 +27,7 @@ DAY = 86400.0
 EVENTS = st.lists(st.binary(min_size=12, max_size=12), min_size=40, max_size=40)
 
 
-@settings(max_examples=5000 if deep() else 20, deadline=None, report_multiple_bugs=False)
+@settings(max_examples=5000 if deep() else 60, deadline=None, report_multiple_bugs=False)
 @given(st.binary(min_size=4, max_size=4), EVENTS)
 def test_no_history_breaks_a_promise(site, events):
     with pytest.MonkeyPatch.context() as patch:
@@ -58,50 +59,6 @@ def waits(site, jobid, shape, duration=100.0, *args, **options):
 each_policy = pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
 
 
-# ---- An idle cluster is used ----
-
-
-@each_policy
-@pytest.mark.parametrize("lengths", [(0, 0), (0, 100), (100, 0)])
-def test_jobs_without_limits_do_not_wait_for_each_other_beside_idle_nodes(policy, lengths):
-    site = site_of(policy, fast="0-1")
-    site.runs(1, "slot=2/node{x}", NOW + 600)
-    site.submit(2, "slot=2/node/core=1", lengths[0], queue="batch")
-    site.submit(3, "slot=1/node{x}", lengths[1], queue="debug")
-    site.run()
-    site.end(1)
-    site.run()
-    nothing_could_be_earlier(site)
-    assert site.running
-    while site.queue.jobs:
-        site.end(next(iter(site.running)))
-        site.run()
-
-
-@each_policy
-def test_a_job_does_not_wait_for_a_window_that_was_removed(policy):
-    site = site_of(policy)
-    site.set_windows([Window("w", 0b11, NOW, NOW + DAY)])
-    assert waits(site, 1, "slot=2/node{x}", 0.0)
-    assert site.starts() == {1: NOW + DAY}
-    site.set_windows([])
-    site.run()
-    assert site.running
-
-
-@each_policy
-def test_the_first_job_of_each_queue_starts_when_all_others_are_over(policy):
-    site = site_of(policy)
-    site.runs(1, "slot=2/node{x}", 0.0)
-    for jobid, queue in enumerate("abc", 2):
-        assert waits(site, jobid, "slot=2/node{x}", 0.0, queue=queue)
-        assert site.starts()[jobid] > NOW + FAR
-    for jobid in 1, 2, 3:
-        site.end(jobid)
-        site.run()
-        assert list(site.running) == [jobid + 1]
-
-
 # ---- Reservations ----
 
 
@@ -124,16 +81,6 @@ def test_behind_a_job_without_a_limit_nobody_can_be_told_a_start(policy):
     assert NOW + FAR < site.starts()[3] < math.inf
 
 
-def test_an_earlier_end_moves_reservations_to_earlier_starts():
-    site = site_of("conservative", nodes=1)
-    site.runs(1, "slot=1/core=8", NOW + 100)
-    assert waits(site, 2, "slot=1/core=8", 50.0)
-    assert waits(site, 3, "slot=1/core=8", 50.0)
-    site.limit(1, NOW + 40)
-    nothing_could_be_earlier(site)
-    assert site.starts() == {2: NOW + 40, 3: NOW + 90}
-
-
 def test_a_job_of_higher_priority_takes_the_reservations_of_those_behind_it():
     site = site_of("conservative", nodes=1)
     site.runs(1, "slot=1/core=8", NOW + 100)
@@ -144,22 +91,6 @@ def test_a_job_of_higher_priority_takes_the_reservations_of_those_behind_it():
     site.prioritize(4, 18)
     site.run()
     assert site.starts() == {4: NOW + 100, 5: NOW + 150, 2: NOW + 200, 3: NOW + 250}
-
-
-@each_policy
-def test_the_first_job_has_a_reservation_whoever_was_first_before(policy):
-    site = site_of(policy, nodes=1)
-    site.runs(1, "slot=1/core=8", NOW + 100)
-    assert waits(site, 2, "slot=1/core=8")
-    assert waits(site, 3, "slot=1/core=8")
-    site.prioritize(2, 15)
-    site.run()
-    assert 3 in site.starts()
-    assert waits(site, 4, "slot=1/core=8", priority=20)
-    assert site.starts()[4] == NOW + 100
-    site.cancel(4)
-    site.run()
-    assert 3 in site.starts()
 
 
 @pytest.mark.parametrize(("depth", "reserved"), [(1, {2}), (2, {2, 3}), (math.inf, {2, 3, 4, 5})])
@@ -221,14 +152,6 @@ def test_queues_do_not_hold_each_other_up_but_keep_to_all_reservations():
     assert waits(site, 4, "slot=1/core=1", 150.0, queue="debug")
 
 
-def test_jobs_of_a_virtual_queue_stand_in_the_line_of_its_parent():
-    site = Site(pool_of(1), Rule("fifo", 8), virtual={"v": "batch"})
-    site.runs(1, "slot=1/core=4", NOW + 100)
-    assert waits(site, 2, "slot=1/core=8", queue="batch")
-    assert waits(site, 3, "slot=1/core=1", 10.0, queue="v")
-    assert "2" in site.why(3)
-
-
 def test_priority_decides_in_the_line_of_a_virtual_queue_and_its_parent():
     site = Site(pool_of(1), Rule("fifo", 8), virtual={"v": "batch", "w": "batch"})
     site.runs(1, "slot=1/core=4", NOW + 100)
@@ -238,26 +161,6 @@ def test_priority_decides_in_the_line_of_a_virtual_queue_and_its_parent():
     site.cancel(2)
     site.run()
     assert 4 in site.running
-
-
-def test_a_job_of_a_virtual_queue_that_is_stopped_holds_up_none_of_its_parent():
-    site = Site(pool_of(1), Rule("fifo", 8), virtual={"v": "batch"})
-    site.runs(1, "slot=1/core=4", NOW + 100)
-    assert waits(site, 2, "slot=1/core=8", queue="v")
-    assert waits(site, 3, "slot=1/core=1", queue="batch")
-    site.cancel(2)  # the job manager takes its jobs back
-    site.run()
-    assert 3 in site.running
-
-
-def test_other_rules_hold_at_once():
-    site = site_of("fifo", nodes=1)
-    site.runs(1, "slot=1/core=4", NOW + 100)
-    assert waits(site, 2, "slot=1/core=8")
-    assert waits(site, 3, "slot=1/core=1", 50.0)
-    site.set_rules(Rule("easy", 1), {})
-    site.run()
-    assert 3 in site.running
 
 
 # ---- Who cannot be held to a promise ----
@@ -295,93 +198,6 @@ def test_a_start_that_is_up_to_a_second_late_leaves_the_plan_as_it_is(delay):
     assert site.starts() == {3: NOW + 200, 4: NOW + 300}
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.01, 0.9, 5.0, 60.0])
-def test_jobs_that_start_late_do_so_in_the_order_that_was_promised(delay):
-    site = site_of("conservative", nodes=1)
-    site.runs(1, "slot=1/core=8", NOW + 100)
-    for jobid, duration in (2, 100.0), (3, 100.0), (4, DAY):
-        assert waits(site, jobid, "slot=1/core=8", duration)
-    for jobid in 1, 2, 3:
-        site.now = site.running[jobid].end + delay
-        site.end(jobid)
-        site.run()
-    assert site.running[4].start == pytest.approx(NOW + 300 + 3 * delay)
-
-
-def test_a_limit_that_is_changed_counts_in_full_though_the_job_started_late():
-    site = site_of("conservative", nodes=1)
-    site.runs(1, "slot=1/core=8", NOW + 100)
-    for jobid in 2, 3, 4:
-        assert waits(site, jobid, "slot=1/core=8")
-    site.now = NOW + 100.01
-    site.end(1)
-    site.run()
-    site.limit(2, NOW + 203.5)
-    site.run()
-    assert site.starts() == {3: NOW + 203.5, 4: NOW + 303.5}
-
-
-def test_a_job_that_lost_its_reservation_delays_nobody_if_it_cannot_be_served():
-    site = site_of("conservative", nodes=2)
-    site.runs(1, "slot=2/core=8", NOW + 100)
-    assert waits(site, 2, "slot=2/core=8", priority=20)
-    assert waits(site, 3, "slot=1/core=8", priority=18)
-    site.lose("0")
-    site.run()
-    assert site.starts() == {3: NOW + 100}
-
-
-@each_policy
-def test_a_job_that_waits_for_a_late_one_keeps_its_place(policy):
-    site = site_of(policy, nodes=1)
-    site.runs(1, "slot=1/core=4", NOW + 100)
-    assert waits(site, 2, "slot=1/core=8")
-    site.run(until=NOW + 150)
-    assert waits(site, 3, "slot=1/core=4", 1000.0)
-    site.run(until=NOW + 160)
-    site.end(1)
-    site.run()
-    assert list(site.running) == [2]
-
-
-@each_policy
-def test_a_job_that_waits_for_a_late_one_takes_what_else_becomes_free(policy):
-    site = site_of(policy, nodes=2)
-    site.runs(1, "slot=1/core=8", NOW + 100)
-    site.runs(2, "slot=1/core=8", NOW + 200)
-    assert waits(site, 3, "slot=1/core=8")
-    site.run(until=NOW + 150)
-    site.end(2)
-    site.run()
-    assert 3 in site.running
-
-
-@each_policy
-def test_a_job_that_waits_for_a_late_one_takes_what_it_has_reserved_and_what_else_becomes_free(
-    policy,
-):
-    site = site_of(policy, nodes=3)
-    for jobid, end in ((1, 100), (2, 100), (3, 1000)):
-        site.runs(jobid, "slot=1/core=8", NOW + end)
-    assert waits(site, 4, "slot=2/core=8")
-    site.run(until=NOW + 101)
-    for jobid in (2, 3):
-        site.end(jobid)
-        site.run()
-    assert list(site.running) == [1, 4]
-
-
-@each_policy
-def test_reservations_move_to_the_real_time_when_the_clock_is_set_back(policy):
-    site = site_of(policy)
-    site.runs(1, "slot=2/core=8", NOW + 100)
-    site.now = NOW + 1e6
-    assert waits(site, 2, "slot=2/core=7")
-    site.now = NOW + 50
-    nothing_could_be_earlier(site)
-    assert site.starts() == {2: NOW + 100}
-
-
 def test_a_job_that_was_late_is_planned_no_longer_than_its_limit_when_the_clock_is_set_back():
     site = site_of("conservative", nodes=1)
     site.runs(1, "slot=1/core=8", NOW + 100)
@@ -408,20 +224,6 @@ def test_a_job_that_waits_for_nodes_that_are_down_is_told_so_and_holds_up_nobody
     site.up("1")
     site.run()
     assert 2 in site.running
-
-
-@pytest.mark.parametrize("policy", ["easy", "conservative"])
-def test_a_job_whose_node_comes_back_while_others_leave_has_the_first_reservation(policy):
-    site = site_of(policy, nodes=4, depth=1, fast="2-3")
-    site.runs(1, "slot=4/node/core=1", NOW + 100)
-    site.lose("2")
-    assert waits(site, 2, "slot=2/node{x}", constraints={"properties": ["fast"]})
-    assert waits(site, 3, "slot=1/node{x}")
-    assert list(site.starts()) == [3]
-    site.lose("1", for_good=True)
-    site.up("2")
-    site.run()
-    assert 2 in site.starts()
 
 
 @each_policy
@@ -458,60 +260,6 @@ def test_a_window_is_open_to_its_users_and_queues():
     assert site.starts() == {1: NOW + 500}
     assert not waits(site, 2, "slot/core=1", user=7)
     assert not waits(site, 3, "slot/core=1", user=8, queue="debug")
-
-
-# ---- Passes that are left ----
-
-#: What may happen to a site on which a pass was left.
-MEANWHILE = {
-    "nothing": lambda site: None,
-    "a job ends": lambda site: site.end(1),
-    "a job starts by another way": lambda site: site.runs(9, "slot=1/core=1", NOW + 40),
-    "limit": lambda site: site.limit(1, NOW + 200),
-    "cancelled": lambda site: site.cancel(12),
-    "priority": lambda site: site.prioritize(12, 17),
-    "rules": lambda site: site.set_rules(Rule("fifo", 8), {}),
-    "window comes": lambda site: site.set_windows([Window("w", 0b11, NOW + 5, NOW + 500)]),
-    "window goes": lambda site: site.set_windows([]),
-    "down": lambda site: site.lose("0"),
-    "up": lambda site: site.up("2"),
-    "gone": lambda site: site.lose("0", for_good=True),
-    "clock set back": lambda site: setattr(site, "now", NOW - 60),
-    "clock set forward": lambda site: setattr(site, "now", NOW + 3600),
-}
-
-
-@pytest.mark.parametrize("what", MEANWHILE)
-@pytest.mark.parametrize("policy", ["easy", "conservative"])
-def test_a_pass_that_was_left_goes_on_from_what_is_now(monkeypatch, policy, what):
-    monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
-    for steps in range(25 if deep() else 6):
-        site = site_of(policy, nodes=3)
-        site.set_windows([Window("maint", 0b1, NOW + 50, NOW + 70)])
-        site.lose("2")
-        site.runs(1, "slot=1/core=7", NOW + 100)
-        site.runs(2, "slot=1/core=6", NOW + 60)
-        site.run()
-        for jobid, shape in (10, "slot=2/core=8"), (11, "slot=1/core=4"), (12, "slot=1/core=1"):
-            site.submit(jobid, shape, 20.0)
-        site.submit(13, "slot=3/node{x}", 20.0, queue="other")
-        site.leave(steps)
-        MEANWHILE[what](site)
-        site.run()
-        nothing_could_be_earlier(site)
-
-
-@pytest.mark.parametrize("steps", range(4))
-def test_a_node_that_comes_up_while_a_job_is_judged_counts(monkeypatch, steps):
-    monkeypatch.setattr("treepool.placement.plan.profile.SLICE", 1)
-    site = site_of(nodes=2)
-    site.lose("0", for_good=True)
-    site.lose("1")
-    site.submit(1, "slot=1/core=1")
-    site.leave(steps)
-    site.up("1")
-    site.run()
-    assert 1 in site.running
 
 
 # ---- Starts that fail ----
@@ -554,17 +302,6 @@ def test_a_reason_says_that_jobs_without_limits_are_in_the_way():
     site.runs(1, "slot=1/core=8", 0.0)
     assert waits(site, 2, "slot=2/core=8")
     assert "limit" in site.why(2)
-
-
-def test_an_estimate_is_what_a_reservation_would_be():
-    site = site_of("fifo", nodes=1)
-    site.runs(1, "slot/core=8", NOW + 10)
-    for jobid in 2, 3, 4:
-        assert waits(site, jobid, "slot/core=5", 30.0)
-    forecast, found = Forecast(site.pool), {}
-    outcome(forecast.begin(NOW))
-    outcome(forecast.starts([site.queue.jobs[jobid] for jobid in (2, 3, 4)], NOW, found))
-    assert found == {2: NOW + 10, 3: NOW + 40, 4: NOW + 70}
 
 
 # ---- Promise 3: nobody holds the others up ----
@@ -637,9 +374,10 @@ def test_a_plain_job_does_not_wait_for_the_hard_ones_of_another_user(kind, steps
 def test_jobs_that_are_cancelled_together_make_no_long_step():
     site = site_of(nodes=1)
     site.runs(1, "slot/core=8", NOW + 1000)
+    request = site.request("slot/core=8", 100.0)
     for jobid in range(2, 3002):
-        site.submit(jobid, "slot/core=8")
-    site.run()
+        site.add(jobid, request)
+    finish(site.queue.run())
     for jobid in range(2, 3001):
         site.cancel(jobid)
     with Lines(most=STEP // 20) as lines:
@@ -653,8 +391,10 @@ def test_jobs_that_are_cancelled_together_make_no_long_step():
 )
 def test_thousands_of_requests_that_all_differ_make_no_long_step(shape):
     site = uneven(1)
+    request = site.request(shape, 100.0)
     for number in range(2000):
-        site.submit(1000 + number, shape, constraints={"properties": [f"^x{number}"]})
+        constraint = Constraint("properties", (f"^x{number}",))
+        site.add(1000 + number, attrs.evolve(request, constraint=constraint))
     with Lines(most=STEP // 4) as lines:
         for _ in zip(range(30), site.queue.run()):
             lines.count = 0
@@ -690,9 +430,10 @@ def test_the_first_jobs_of_a_queue_are_found_behind_thousands_that_wait_for_node
 def test_it_takes_no_longer_to_add_a_job_if_thousands_like_it_have_other_lengths():
     site = site_of(nodes=1)
     site.runs(1, "slot/core=8", NOW + 1000)
+    request = site.request("slot/core=8")
     for jobid in range(2, 3002):
-        site.submit(jobid, "slot/core=8", float(jobid))
-    site.run()
+        site.add(jobid, at_length(request, float(jobid)))
+    finish(site.queue.run())
     with Lines(most=2000):
         site.submit(3002, "slot/core=8", 5000.5)
 

@@ -186,35 +186,6 @@ FOUR = [(4, 1)] * 4
 DRIVERS = {"driver:a": [2, 3], "driver:b": [0, 1]}
 
 
-def test_of_equal_members_the_first_by_name_serves():
-    pool = Pool(cluster(FOUR, **DRIVERS))
-    assert ranks_of(ask(pool, 1, "slot/core", same="driver")) == {2}
-
-
-def test_of_members_with_equally_many_free_cores_the_one_with_fewer_free_gpus_serves():
-    pool = Pool(cluster([(4, 0), (4, 1), (4, 1), (4, 1)], **DRIVERS))
-    assert ranks_of(ask(pool, 1, "slot/core", same="driver")) == {0}
-
-
-def test_nodes_that_are_down_are_not_free():
-    pool = Pool(cluster(FOUR, **DRIVERS))
-    pool.mark_down("1")
-    assert ranks_of(ask(pool, 1, "slot/core", same="driver")) == {0}
-
-
-def test_nodes_that_are_down_may_come_back_so_the_job_waits():
-    pool = Pool(cluster(FOUR, **DRIVERS))
-    pool.mark_down("all")
-    assert ask(pool, 1, "node=2/slot/core", same="driver") is InsufficientResources
-    assert ask(pool, 1, "node=3/slot/core", same="driver") is InfeasibleRequest
-
-
-def test_a_node_of_two_members_counts_for_both():
-    pool = Pool(cluster(FOUR, **{"driver:a": [0, 1], "driver:b": [1, 2, 3]}))
-    assert ranks_of(ask(pool, 1, "node=3/slot/core=4", same="driver")) == {1, 2, 3}
-    assert ask(pool, 2, "node=2/slot/core=4", same="driver") is InsufficientResources
-
-
 def test_members_go_with_their_nodes():
     pool = Pool(cluster(FOUR, **DRIVERS))
     pool.remove_ranks("2")
@@ -229,14 +200,6 @@ def test_a_sub_instance_knows_the_members_of_its_nodes():
     inner = Pool(pool.alloc(1, pool.parse_resource_request(spec)).to_dict())
     assert ranks_of(ask(inner, 1, "node=2/slot/core", same="driver")) == {0, 1}
     assert ask(inner, 2, "node=3/slot/core", same="driver") is InfeasibleRequest
-
-
-def test_what_is_infeasible_stays_so_whatever_is_allocated():
-    pool = Pool(cluster(FOUR, **DRIVERS))
-    ask(pool, 1, "node=4/slot/core=4")
-    assert ask(pool, 2, "node=3/slot/core", same="driver") is InfeasibleRequest
-    assert ask(pool, 2, "node=3/slot/core", same="driver:prefer") is InsufficientResources
-    assert ask(pool, 2, "node=2/slot/core", same="driver") is InsufficientResources
 
 
 def test_a_job_whose_members_have_no_node_with_room_is_told_without_a_number():

@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from made import alloc, asked, nodes
+from made import alloc, nodes
 from placement.wanted import Need, Part
-from treepool.errors import TooComplex
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
 from treepool.placement.on_node import fit
@@ -58,35 +57,6 @@ def test_on_a_fragmented_node_of_24_domains_no_search_gives_up(
             cores, _ = found.ids(number - 1)
             assert bin(cores).count("1") == 24 * number
             assert cores & ~state.cores == 0
-
-
-#: L3 domains of one to five cores, and six cores in none.
-UNEVEN = {
-    "socket": [
-        {"numa": [{"l3": [{"cores": "0-1"}]}, {"l3": [{"cores": c} for c in ("2", "3-7", "8")]}]},
-        {
-            "numa": [
-                {"l3": [{"cores": "11"}, {"cores": "12-13", "gpus": "0-1"}]},
-                {"l3": [{"cores": "18"}]},
-                {"l3": [{"cores": "19-20", "gpus": "3-4"}, {"cores": "21-22"}]},
-            ]
-        },
-        {
-            "numa": [
-                {"l3": [{"cores": "23-25"}, {"cores": "26-27"}, {"cores": "28-31"}]},
-                {"l3": [{"cores": "32-33"}, {"cores": "34-35"}]},
-                {"l3": [{"cores": "36"}, {"cores": "37"}]},
-            ]
-        },
-    ]
-}
-
-
-def test_whole_domains_of_different_sizes_with_an_amount_beside_may_be_too_complex() -> None:
-    """The twelve smallest domains have 18 of the 38 cores, which leaves five for each of four."""
-    pool = Pool(nodes("0", "0-37", "0-4", UNEVEN))
-    with pytest.raises(TooComplex):  # and not another InfeasibleRequest
-        pool.check_feasibility(asked(pool, "slot=4/[l3=3{x};core=5]"))
 
 
 #: 192 cores in 24 L3 caches, of which each of 8 NUMA domains has three.

@@ -9,7 +9,6 @@ from treepool.errors import InvalidOption
 from treepool.placement.choose.policy import ABOVE_KEYS, POLICIES, Packing
 from treepool.placement.nodes.compile import compile_topo
 from treepool.placement.nodes.state import NodeState
-from treepool.placement.nodes.usable import PER_GPU, stranded, usable
 from treepool.placement.on_node.fit import fit
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
@@ -20,28 +19,6 @@ from treepool.rfc import idset
 def state(cores, gpus):
     """A node of four sockets of 24 cores and a GPU, on which these are free."""
     return NodeState(TYPE, cores, gpus)
-
-
-def test_a_gpus_share_is_no_more_than_it_would_be_if_all_of_the_node_were_dealt_out():
-    sockets = [{"cores": "0-11", "gpus": "0"}, {"cores": "12-15", "gpus": "1"}]
-    ragged = compile_topo({"socket": sockets}, 0xFFFF, 0b11)
-    assert usable(NodeState(ragged, 0x00FF, 0b01)) == PER_GPU, "8 of its 12 cores"
-
-
-def with_a_gpu_at_the_root():
-    """Two sockets of 8 cores and a GPU; a third GPU is in none of them."""
-    sockets = [{"cores": "0-7", "gpus": "0"}, {"cores": "8-15", "gpus": "1"}]
-    return compile_topo({"gpus": "0-2", "socket": sockets}, (1 << 16) - 1, 0b111)
-
-
-@pytest.mark.parametrize(
-    ("cores", "gpus", "number"),
-    [((1 << 16) - 1, 0b111, 3), ((1 << 16) - 1, 0b100, 1), (0b11111, 0b100, 1), (0, 0b100, 0)],
-)
-def test_a_gpu_in_no_socket_is_usable_with_any_cores_where_all_are_in_sockets(cores, gpus, number):
-    node = NodeState(with_a_gpu_at_the_root(), cores, gpus)
-    assert usable(node) == number * PER_GPU
-    assert stranded(node.type, cores, gpus) == (idset.size(gpus) - number) * PER_GPU
 
 
 @pytest.mark.parametrize(

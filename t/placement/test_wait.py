@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,12 +69,6 @@ def split():
     return run
 
 
-def test_without_wait_a_job_takes_nodes_in_two_switches_if_no_switch_has_enough():
-    run = split()
-    run.waits(3, "node=4/slot/core=4")
-    assert run.placed == {3: [2, 3, 6, 7]}
-
-
 def test_a_job_waits_for_one_switch_and_takes_two_when_it_has_waited():
     run = split()
     run.waits(3, "node=4/slot/core=4", wait=30)
@@ -99,69 +91,6 @@ def test_its_reservation_is_the_first_close_place_or_any_once_it_has_waited(wait
     run.waits(5, "node/slot/core=4", start - NOW + 1)  # would not, on a node of the reservation
     assert run.placed[4]
     assert 5 not in run.placed or run.placed[5][0] not in ranks
-
-
-def test_a_reservation_moves_to_a_close_place_that_is_free_earlier():
-    run = split()
-    run.waits(3, "node=4/slot/core=4", wait=300)
-    assert run.reserved(3) == (NOW + 100, [4, 5, 6, 7])
-    run.pool.update_expiration(1, NOW + 50)
-    run.step()
-    assert run.reserved(3) == (NOW + 50, [0, 1, 2, 3])
-
-
-def test_the_first_job_of_a_fifo_queue_holds_up_the_others_meanwhile():
-    run = Run("fifo")
-    run.runs(1, [0, 1], 0)
-    run.runs(2, [4, 5], 0)
-    run.waits(3, "node=4/slot/core=4", wait=30)
-    run.waits(4, "slot/core=1")
-    assert run.placed == {}
-    run.step(NOW + 30)
-    assert run.placed[3] == [2, 3, 6, 7]
-
-
-def test_slots_are_local_for_so_long():
-    """One core is free in each socket of the only node that is up."""
-    run = Run()
-    run.pool.mark_down("1-7")
-    run.pool.alloc(1, run.request("socket=2/slot/core=1", 0.0))
-    run.waits(3, "slot/core=2", wait=30)
-    assert run.placed == {}
-    run.step(NOW + 30)
-    assert run.placed == {3: [0]}
-
-
-def test_a_job_that_was_submitted_long_ago_does_not_wait():
-    run = split()
-    run.waits(3, "node=4/slot/core=4", submitted=NOW - 30, wait=30)
-    assert run.placed == {3: [2, 3, 6, 7]}
-
-
-def test_a_job_that_the_queue_gets_late_has_waited_meanwhile():
-    """As after a reload of the scheduler."""
-    run = split()
-    run.waits(3, "node=4/slot/core=4", submitted=NOW - 20, wait=30)
-    assert run.placed == {}
-    assert run.queue.next_time == NOW + 10
-
-
-def limited(end):
-    """Job 4 waits for two switches of four nodes; they are there when job 2 ends."""
-    run = Run(fabric=CELLS, nodes=16)
-    run.runs(1, [0, 1, 4, 5], 0)
-    run.runs(2, [8], end)
-    run.runs(3, [12, 13], 0)
-    run.waits(4, "node=6/slot/core=4", wait=30, switches=2)
-    return run
-
-
-def test_a_job_waits_for_as_few_switches_as_it_says_and_then_takes_any():
-    run = limited(NOW + 100)
-    assert run.placed == {}
-    assert run.queue.next_time == NOW + 30
-    run.step(NOW + 30)
-    assert run.placed == {4: [2, 9, 10, 11, 14, 15]}
 
 
 @pytest.mark.parametrize("options", [{}, {"switches": 1}])
@@ -236,15 +165,6 @@ def test_the_reason_says_until_when():
     assert run.why(3).startswith("no close place is free until ")
     run.waits(4, "node=5/slot/core=4", wait=300)  # waits for nodes
     assert "close" not in run.why(4)
-
-
-def test_a_job_that_left_is_not_waited_for():
-    run = split()
-    run.waits(3, "node=4/slot/core=4", wait=30)
-    run.queue.remove(3)
-    run.step(NOW + 30)
-    assert run.placed == {}
-    assert run.queue.next_time == math.inf
 
 
 def test_a_forecast_knows_when_a_job_has_waited():

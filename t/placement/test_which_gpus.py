@@ -7,13 +7,18 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from depth import examples
 from made import alloc, nodes
-from placement.linktables import every_pair
+from placement.duel import Duel
+from placement.strategies import History, Step, jobspec, occupations
+from placement.test_against_reference import SETTINGS
 from treepool.placement.pool import Pool
 from treepool.rfc import idset
 from treepool.rfc.links import Links, Wire
+from treepool.rfc.shape import parse_shape
 
 DOC = Path(__file__).parents[2] / "doc"
 
@@ -30,14 +35,16 @@ def node(domains: int, cores: int, gpus: int, links: dict[tuple[int, int], Wire]
 
 
 def alike(count: int, kind: str, gbps: float) -> dict[tuple[int, int], Wire]:
-    return dict.fromkeys(every_pair(count), Wire(kind, gbps))
+    return dict.fromkeys(combinations(range(count), 2), Wire(kind, gbps))
 
 
 def pcie(count: int, fast: dict[tuple[int, int], Wire]) -> dict[tuple[int, int], Wire]:
     """*fast*, and PCIe between all others: of one socket, which has half of the GPUs, or of two."""
     near, far = Wire("pcie", 10), Wire("pcie", 8)
     half = count // 2
-    rest = {(a, b): near if a // half == b // half else far for a, b in every_pair(count)}
+    rest = {
+        (a, b): near if a // half == b // half else far for a, b in combinations(range(count), 2)
+    }
     return {**rest, **fast}
 
 
@@ -80,23 +87,10 @@ def test_the_guide_has_the_gpus_that_are_granted_on_each_node():
     assert [row(name) for name in NODES if row(name) not in text] == []
 
 
-@pytest.mark.parametrize("name", NODES)
-def test_no_set_has_a_larger_smallest_link_or_as_large_a_one_and_a_larger_sum(name):
-    R = NODES[name]
-    (table,) = R["scheduling"]["links"].values()
-    gbps = {
-        pair: link["gbps"]
-        for link in table["links"]
-        for among in link["among"]
-        for pair in combinations(idset.iterate(idset.decode(among)), 2)
-    }
-
-    def worth(gpus) -> tuple[float, float]:
-        joined = [gbps.get(pair, 0) for pair in combinations(sorted(gpus), 2)]
-        return min(joined, default=0), sum(joined)
-
-    every = list(idset.iterate(idset.decode(R["execution"]["R_lite"][0]["children"]["gpu"])))
-    for number in range(1, min(8, len(every)) + 1):
-        mine = list(idset.iterate(idset.decode(granted(R, number))))
-        assert len(mine) == number
-        assert worth(mine) == max(map(worth, combinations(every, number))), (number, mine)
+@settings(SETTINGS, max_examples=examples(200))
+@given(st.data())
+def test_what_is_granted_beside_other_jobs_is_what_the_reference_says(data):
+    R = NODES[data.draw(st.sampled_from([name for name in NODES if name != "DGX-2"]))]
+    duel = Duel(History(R, "preferred", data.draw(occupations(R)), []))
+    for number in data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)):
+        duel.do(Step("alloc", jobspec(parse_shape(f"slot/[core={number};gpu={number}]"))))

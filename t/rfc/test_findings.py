@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import copy
+import json
 
 import pytest
 
+from fuzz.seeds import JOBSPECS, small_R
 from treepool.errors import Problem
 from treepool.rfc import findings
 from treepool.rfc.jobcheck import problems
@@ -52,32 +53,7 @@ def test_a_problem_of_a_count_names_the_wrong_part(count, expected):
     assert [str(p) for p in resource_problems([{"type": "core", "count": count}])] == [expected]
 
 
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0", "children": {"core": "0"}}],
-        "nodelist": ["a"],
-        "nslots": 4,
-    },
-    "scheduling": {
-        "writer": "TreePool",
-        "children": [{"ranks": "0", "topo": {"cores": "0", "memory": 4}}],
-    },
-}
-
-JOBSPEC = {
-    "version": 1,
-    "resources": [
-        {
-            "type": "slot",
-            "count": 1,
-            "label": "task",
-            "with": [{"type": "core", "count": 1}],
-        }
-    ],
-    "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
-    "attributes": {"system": {"duration": 0}},
-}
+R, JOBSPEC = small_R(), json.loads(JOBSPECS[0])
 
 
 @pytest.mark.parametrize("number", [1.0, 4.0, 1e300, True, 1 << 64])
@@ -86,14 +62,14 @@ JOBSPEC = {
     [
         (R, "/version"),
         (R, "/execution/nslots"),
-        (R, "/scheduling/children/0/topo/memory"),
+        (R, "/scheduling/children/0/topo/socket/0/numa/0/memory"),
         (JOBSPEC, "/version"),
         (JOBSPEC, "/resources/0/count"),
         (JOBSPEC, "/tasks/0/count/per_slot"),
     ],
 )
 def test_an_integer_has_no_decimal_point_and_64_bits(document, pointer, number):
-    copied = copy.deepcopy(document)
+    copied = json.loads(json.dumps(document))
     *way, last = [int(key) if key.isdecimal() else key for key in pointer[1:].split("/")]
     inner = copied
     for key in way:

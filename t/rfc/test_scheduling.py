@@ -260,20 +260,13 @@ def test_a_trimmed_key_has_the_ranks_asked_for_with_the_topos_they_had(some, ran
     assert trimmed.trim(text(ranks)) == trimmed
 
 
-@given(keys())
-def test_a_renumbered_key_counts_ranks_from_zero_in_order(some):
-    renumbered = some.renumber()
-    before = topos(some)
-    assert topos(renumbered) == dict(enumerate(before[r] for r in sorted(before)))
-    assert renumbered.renumber() == renumbered
-
-
 @given(keys(), RANKS)
 def test_a_rank_becomes_its_position_among_all_ranks_of_the_r(some, flat):
     before = topos(some)
     ranks = sorted(set(before) | flat)
     renumbered = some.renumber(text(set(ranks)))
     assert topos(renumbered) == {ranks.index(r): t for r, t in before.items()}
+    assert topos(some.renumber()) == dict(enumerate(before[r] for r in sorted(before)))
 
 
 @given(keys(), RANKS)

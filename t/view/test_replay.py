@@ -1,4 +1,4 @@
-"""Replays: by hand, against a slow simulation that keeps nothing in mind, and what always holds."""
+"""Replays: by hand, and what always holds."""
 
 import json
 import math
@@ -194,9 +194,6 @@ def test_a_replay_that_is_stopped_has_the_numbers_up_to_then():
     assert outcome.cores_used == 1
     assert outcome.wait.max == 40 - 4
     assert replay(cluster(), traced, FIFO).unstarted is None
-
-
-# -- curves and numbers
 
 
 # -- traces
