@@ -181,19 +181,16 @@ def test_an_instance_whose_key_is_wrong_starts_without_a_scheduler(tmp_path):
     assert validate("-", stdin=R) == (1, f"{problem}\n")
 
 
-def test_an_instance_whose_windows_are_damaged_starts_and_they_can_be_removed(tmp_path):
+def test_where_windows_are_damaged_there_is_no_scheduler_and_they_can_be_removed(instance):
+    instance.flux("module", "remove", "sched-treepool")
     damaged, why = 20_000 * "[" + 20_000 * "]", "windows are nested too deep"
-    (tmp_path / "treepool.toml").write_text(BOOT)
-    options = [f"--config-path={tmp_path}", f"--setattr=statedir={tmp_path}"]
-    with Instance(1, 4, 0, options=options) as first:
-        first.flux("kvs", "put", f"sched-treepool.windows={damaged}")
-    with Instance(1, 4, 0, options=options) as second:
-        said = f"sched-treepool.err[0]: KVS: sched-treepool.windows: {why}"
-        assert second.soon(lambda: said in second.log())
-        assert second.soon(lambda: "sched-" not in second.flux("module", "list"))
-        second.flux("kvs", "unlink", "sched-treepool.windows")
-        second.flux("module", "load", "sched-treepool")
-        second.wait(second.submit("-n1"), "alloc")
+    instance.flux("kvs", "put", f"sched-treepool.windows={damaged}")
+    instance.run("module", "load", "sched-treepool")
+    said = f"sched-treepool.err[0]: KVS: sched-treepool.windows: {why}"
+    assert instance.soon(lambda: said in instance.log())
+    assert instance.soon(lambda: "sched-" not in instance.flux("module", "list"))
+    instance.flux("kvs", "unlink", "sched-treepool.windows")
+    instance.flux("module", "load", "sched-treepool")
 
 
 def test_a_mix_that_names_an_unknown_locality_is_refused_at_load(instance):

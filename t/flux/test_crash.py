@@ -97,9 +97,8 @@ def crashed(tmp_path):
         instance.close()
 
 
-@pytest.mark.parametrize("cores", [["0", "0"], ["0-3", "2-5", "9"]])
-def test_a_job_that_has_an_R_already_is_denied_and_all_others_run(crashed, cores):
-    instance, bad = crashed(cores, 40)
+def test_a_job_that_has_an_R_already_is_denied_and_all_others_run(crashed):
+    instance, bad = crashed(["0", "0", "0-3", "2-5", "9"], 40)
     instance.flux("queue", "start", "--quiet")
     for job in bad:
         assert DENIED in instance.wait(job, "exception")["note"]

@@ -164,11 +164,9 @@ def test_what_flux_ion_R_encode_prints_becomes_a_key(flux):
     assert ResourceSet.read(ours) == ResourceSet.read(R)
 
 
-def test_the_key_of_a_job_of_fluxion_is_read(tmp_path):
-    path = tmp_path / "R.json"
-    path.write_text(json.dumps({**nodes("0-1", "0-7", "0-1"), "scheduling": two_racks()}))
-    conf = [f"resource.path={path}", "resource.noverify=true"]
-    with Instance(0, size=2, conf=conf) as instance:
+def test_the_key_of_a_job_of_fluxion_is_read():
+    R = {**nodes("0-1", "0-7", "0-1"), "scheduling": two_racks()}
+    with Instance(size=2, R=R) as instance:
         instance.flux("module", "remove", "sched-simple")
         first = instance.run("module", "load", "sched-fluxion-resource", "match-format=rv1")
         if "not found" in first.stderr:

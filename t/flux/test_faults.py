@@ -7,26 +7,13 @@ import signal
 import pytest
 
 from broker import Instance
-
-NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-KEY = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": NUMA}}]}
-
-
-@pytest.fixture(scope="module")
-def four():
-    """Four brokers, one for each of four nodes of 2 numa with 4 cores and a GPU."""
-    with Instance(4, 8, 2, KEY, size=4, conf=["resource.noverify=true"]) as instance:
-        instance.load("sched-treepool")
-        yield instance
-        instance.cancel_all()
+from made import nodes
 
 
 @pytest.fixture(autouse=True)
-def idle(four):
+def loaded(four):
+    four.load("sched-treepool")
     yield
-    drained = four.flux("resource", "drain", "-no", "{ranks}")
-    if drained:
-        four.flux("resource", "undrain", drained)
     four.cancel_all()
 
 
@@ -95,16 +82,10 @@ def test_a_job_whose_resources_are_gone_ends_and_the_scheduler_lives(four):
     four.wait(four.submit("-N4", "-n4", "--exclusive"), "alloc")
 
 
-def test_a_lost_broker_is_not_used_and_its_job_ends(tmp_path):
-    path = tmp_path / "R.json"
-    children = {"core": "0-7", "gpu": "0-1"}
-    execution = {"R_lite": [{"rank": "0-3", "children": children}], "nodelist": ["fake[0-3]"]}
-    key = {**KEY, "children": [{"ranks": "0-3", "topo": {"numa": NUMA}}]}
-    times = {"starttime": 0, "expiration": 0}
-    path.write_text(json.dumps(
-        {"version": 1, "execution": {**execution, **times}, "scheduling": key}
-    ))  # fmt: skip
-    with Instance(0, size=4, conf=[f"resource.path={path}", "resource.noverify=true"]) as four:
+def test_a_lost_broker_is_not_used_and_its_job_ends():
+    topo = {"numa": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
+    R = nodes("0-3", "0-7", "0-1", topo, nodelist=["fake[0-3]"])
+    with Instance(size=4, R=R) as four:
         four.load("sched-treepool")
         assert four.soon(lambda: four.resources("free") == (4, 32, 8))
         pid = four.flux("exec", "-r", "3", "flux", "getattr", "broker.pid")

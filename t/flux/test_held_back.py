@@ -5,27 +5,13 @@ import subprocess
 
 import pytest
 
-from broker import Instance
 from schemas import conforms
-
-NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-
-KEY = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": NUMA}}]}
-
-
-@pytest.fixture(scope="module")
-def four():
-    """Four brokers, one for each of four nodes of 2 numa with 4 cores and a GPU."""
-    with Instance(4, 8, 2, KEY, size=4, conf=["resource.noverify=true"]) as instance:
-        yield instance
-        instance.cancel_all()
 
 
 @pytest.fixture(autouse=True)
-def idle(four):
+def loaded(four):
     four.load("sched-treepool")
     yield
-    four.flux("resource", "undrain", "-f", "0-3")
     four.cancel_all()
 
 

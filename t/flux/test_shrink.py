@@ -1,21 +1,8 @@
 """Brokers lost for good: Flux takes their ranks out of an instance that runs inside a job."""
 
-import copy
-
 import pytest
 
-from broker import Instance
-
-NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-KEY = {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": {"numa": NUMA}}]}
-
-
-@pytest.fixture
-def outer():
-    """Four brokers, one for each of four nodes of 2 numa with 4 cores and a GPU."""
-    with Instance(4, 8, 2, KEY, size=4, conf=["resource.noverify=true"]) as instance:
-        yield instance
-
+from broker import QUICK_BROKERS
 
 WAYS = {
     "sched-treepool": ("sched-treepool", "policy=easy"),
@@ -24,22 +11,20 @@ WAYS = {
 
 
 @pytest.fixture(params=WAYS.values(), ids=WAYS)
-def inner(outer, request):
+def inner(four, request):
     """An instance in a job on all four; every broker is a leaf, so that each can be lost alone."""
+    four.load("sched-treepool")
     options = ["exit-timeout=none", "cpu-affinity=off", "gpu-affinity=off"]
-    conf = ["--conf=tbon.topo=kary:0", "--conf=resource.noverify=true"]
-    job = outer.flux(
+    conf = ["--conf=tbon.topo=kary:0", "--conf=resource.noverify=true", *QUICK_BROKERS]
+    job = four.flux(
         *("submit", "-N4", "-n4", "--exclusive", *(f"-o{option}" for option in options)),
         *("flux", "broker", *conf, "sh", "-c", "flux kvs put ready=1; exec sleep inf"),
     )
-    outer.wait(job, "memo")  # the instance tells where it is
-    instance = copy.copy(outer)
-    instance.env = {**outer.env, "FLUX_URI": outer.flux("uri", "--local", job)}
-    assert instance.soon(lambda: instance.run("kvs", "get", "ready").stdout)
+    instance = four.inside(job)
     instance.load(*request.param)
     assert instance.soon(lambda: instance.resources("free") == (4, 32, 8))
     yield instance
-    outer.cancel_all()
+    four.cancel_all()
 
 
 def lose(instance, rank):
@@ -49,9 +34,7 @@ def lose(instance, rank):
 
 def of_scheduler(instance, state):
     """(nodes, cores, GPUs) in *state* as the scheduler itself tells."""
-    asked = copy.copy(instance)
-    asked.env = {**instance.env, "FLUX_RESOURCE_LIST_RPC": "sched.resource-status"}
-    return asked.resources(state)
+    return instance.with_env(FLUX_RESOURCE_LIST_RPC="sched.resource-status").resources(state)
 
 
 def test_the_scheduler_forgets_the_ranks_that_leave(inner):

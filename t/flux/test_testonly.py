@@ -5,19 +5,15 @@ import json
 import pytest
 from test_cliplugin import COMMANDS
 
-from broker import GUEST, Instance
+from broker import GUEST
 
 
 @pytest.fixture(scope="module")
-def two():
-    """Two nodes of 2 numa with 4 cores and a GPU each, and a queue that is disabled."""
-    numa = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": numa}}]}
-    conf = ["queues.open.requires=[]", "queues.closed.requires=[]"]
-    conf.append('policy.jobspec.defaults.system.queue="open"')
-    with Instance(2, 8, 2, key, conf=conf) as instance:
-        instance.load("sched-treepool")
-        instance.flux("queue", "start", "--all", "--quiet")
+def two(small):
+    """The small instance with two queues, of which one is disabled."""
+    queues = {"open": {"requires": []}, "closed": {"requires": []}}
+    policy = {"jobspec": {"defaults": {"system": {"queue": "open"}}}}
+    with small.configured(queues=queues, policy=policy) as instance:
         instance.flux("queue", "disable", "--quiet", "closed")
         yield instance
 
