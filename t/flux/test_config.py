@@ -69,6 +69,12 @@ def test_the_table_holds_at_load_and_arguments_override_it(instance):
     assert instance.stats()["policy"] == "conservative"
 
 
+def test_an_instance_without_a_key_has_flat_nodes(instance):
+    instance.load("sched-treepool")
+    assert instance.soon(lambda: "nodes are flat" in instance.log())
+    assert instance.placed(submit(instance, "-n1", "-c3")) == [("0", "0-2", "")]
+
+
 def test_a_queue_may_have_a_policy_of_its_own_and_another_holds_at_once(instance):
     text = '[sched-treepool.queues.batch]\npolicy = "fifo"\n'
     assert instance.reload(text).returncode == 0

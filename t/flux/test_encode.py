@@ -44,9 +44,8 @@ MADE = {
 
 
 @pytest.fixture(scope="module")
-def flux():
-    with Instance(1, 4, 0) as instance:
-        yield instance.flux
+def flux(small):
+    return small.flux
 
 
 def ids(R):

@@ -144,7 +144,7 @@ def test_a_memo_that_is_nested_as_deep_neither_ends_its_job_nor_a_command(lax):
     lax.flux("python", "-c", MEMO, job)
     lax.load("sched-treepool")
     assert f"job {job}: runs since" in lax.flux("treepool", "explain", job)
-    assert "1 of 120 cores used" in lax.flux("treepool", "status")
+    assert "1 of 16 cores used" in lax.flux("treepool", "status")
     words = ("--hosts=fake0", "--start=now", "--duration=1h", "--user=nobody", "--name=w")
     assert job in lax.run("treepool", "window", "add", *words).stderr
     lax.flux("treepool", "window", "remove", "w")
@@ -153,10 +153,9 @@ def test_a_memo_that_is_nested_as_deep_neither_ends_its_job_nor_a_command(lax):
 
 
 @pytest.fixture(scope="module")
-def lax():
+def lax(small):
     """An instance that does not check jobspecs at submission."""
-    with Instance(nodes=1, conf=["ingest.validator.disable=true"]) as instance:
-        instance.load("sched-treepool")
+    with small.configured(ingest={"validator": {"disable": True}}) as instance:
         yield instance
 
 

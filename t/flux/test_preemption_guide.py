@@ -5,20 +5,18 @@ import subprocess
 
 import pytest
 
-from broker import REPOSITORY, Instance
+from broker import REPOSITORY
 from documents import blocks
 
 GUIDE = (REPOSITORY / "doc" / "preemption.md").read_text()
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("conf")
-    (folder / "treepool.toml").write_text("".join(blocks(GUIDE, "toml")))
-    with Instance(4, 4, 0, options=[f"--config-path={folder}"]) as instance:
-        instance.load("sched-treepool")
-        instance.flux("queue", "start", "--all", "--quiet")
-        yield instance
+def instance(small):
+    with small.configured():
+        small.flux("config", "load", stdin="".join(blocks(GUIDE, "toml")))
+        small.flux("queue", "start", "--all", "--quiet")
+        yield small
 
 
 @pytest.mark.parametrize(
