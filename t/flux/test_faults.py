@@ -62,26 +62,6 @@ def test_partial_release_and_a_reload_in_between(four):
     assert four.resources("free") == (4, 32, 8)
 
 
-def test_a_job_whose_resources_are_gone_ends_and_the_scheduler_lives(four):
-    job = four.submit("-N4", "-n4", "--exclusive")
-    four.wait(job, "alloc")
-    # A scheduler restart after which R says what no node has.
-    other = four.R(job)
-    other["execution"]["R_lite"][0]["children"]["core"] = "0-99"
-    four.flux(
-        "kvs",
-        "put",
-        "--raw",
-        f"{four.flux('job', 'id', '--to=kvs', job)}.R=-",
-        stdin=json.dumps(other),
-    )
-    four.load("sched-treepool")
-    assert "R" in four.wait(job, "exception")["note"]
-    four.wait(job, "clean")
-    assert four.soon(lambda: four.resources("free") == (4, 32, 8))
-    four.wait(four.submit("-N4", "-n4", "--exclusive"), "alloc")
-
-
 def test_a_lost_broker_is_not_used_and_its_job_ends():
     topo = {"numa": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
     R = nodes("0-3", "0-7", "0-1", topo, nodelist=["fake[0-3]"])

@@ -28,11 +28,11 @@ def asked(instance, command, *words, status=0):
     return done.stderr if status else done.stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_says_what_its_job_would_get_now(two, command):
-    text = asked(two, command, "-c2", "-g1", *COMMANDS[command])
-    assert text.splitlines()[1] == "     on fake0/core[0-1,4-5],gpu[0-1]"
-    assert text.startswith("slot=2/[core=2;gpu]: would start now\n")
+def test_each_command_says_what_its_job_would_get_now(two):
+    for command, words in COMMANDS.items():
+        text = asked(two, command, "-c2", "-g1", *words)
+        assert text.splitlines()[1] == "     on fake0/core[0-1,4-5],gpu[0-1]", command
+        assert text.startswith("slot=2/[core=2;gpu]: would start now\n")
 
 
 def test_a_job_that_would_wait_is_told_when_and_on_which_hosts(two):
