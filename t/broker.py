@@ -240,6 +240,17 @@ class Instance:
         """The finished process of ``flux WORDS...``."""
         return run_command(list(map(str, words)), self.env, stdin, timeout)
 
+    def sh(self, script, cwd=None):
+        """The finished process of what somebody types into a shell of the instance."""
+        return subprocess.run(
+            ["sh", "-ec", script],
+            env=self.env,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE,
+        )
+
     def flux(self, *words, stdin="", timeout=PATIENCE):
         """What ``flux WORDS...`` prints; raises Failed with what it says if it fails."""
         done = self.run(*words, stdin=stdin, timeout=timeout)
@@ -320,6 +331,11 @@ class Instance:
             (e["rank"], e["children"]["core"], e["children"].get("gpu", ""))
             for e in self.R(job)["execution"]["R_lite"]
         ]
+
+    def set_R(self, job, text):
+        """Let the KVS have *text* as the R of *job*."""
+        key = f"{self.flux('job', 'id', '--to=kvs', job)}.R"
+        self.flux("kvs", "put", "--raw", f"{key}=-", stdin=text)
 
     def state(self, job):
         """PENDING, RUNNING or INACTIVE, as ``flux jobs`` abbreviates: S, R, CD, ..."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 import attrs
 
 from broker import REPOSITORY
-from hwlocfile import Device, Made
+from hwlocfile import Device, Made, in_place
 from private import Machine, after_login, needs_private_machine
 
 #: Restarts of the system instance.
@@ -106,11 +106,7 @@ class System:
 
     def __init__(self, machine, xml):
         self.machine, self.process = machine, None
-        self.env = {
-            **after_login(),
-            "FLUX_HWLOC_XMLFILE": str(xml),
-            "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1",
-        }
+        self.env = {**after_login(), **in_place(xml)}
 
     def restart(self):
         self.stop()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker import Instance
-from hwlocfile import Device, Made
+from hwlocfile import Device, Made, in_place
 
 MODULE = "sched-treepool"
 FAULTY = Path(__file__).parent / "schedulers" / "sched-faulty.py"
@@ -29,8 +29,7 @@ def brokers(tmp_path_factory):
     """``brokers(size)`` is an instance of brokers that all believe to be on a node like NODE."""
     path = tmp_path_factory.mktemp("hwloc") / "node.xml"
     path.write_text(NODE.xml())
-    env = {"FLUX_HWLOC_XMLFILE": str(path), "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1"}
-    return lambda size, **more: Instance(0, size=size, env=env, **more)
+    return lambda size, **more: Instance(0, size=size, env=in_place(path), **more)
 
 
 def known(instance):

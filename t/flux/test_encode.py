@@ -11,7 +11,7 @@ from broker import PATIENCE, Failed, Instance, environment
 from commandline import run_process
 from features import needs_tree_pool
 from fluxiongraph import two_racks
-from hwlocfile import Device, Made
+from hwlocfile import Device, Made, in_place
 from made import nodes
 from treepool import Pool, parse_shape
 from treepool.rfc import idset, topo
@@ -71,7 +71,7 @@ def test_ids_of_made_up_machines_in_a_file_and_in_place_of_this_one(flux, tmp_pa
     path.write_text(MADE[name].xml(1 if name == "hwloc-1" else 2))
     agree(path, flux)
     if name in ("few-allowed", "partitions"):
-        saved = {"FLUX_HWLOC_XMLFILE": str(path), "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1"}
+        saved = in_place(path)
         command = ["flux", "R", "encode", "--local"]
         env = {**os.environ, **saved}
         theirs = subprocess.run(command, env=env, capture_output=True, text=True, check=True)

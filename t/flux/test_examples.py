@@ -1,9 +1,7 @@
 """The sh blocks of the guides that no other test runs, in a real instance, in order."""
 
 import json
-import os
 import re
-import subprocess
 
 import pytest
 
@@ -73,7 +71,7 @@ def instance(here):
     conf = ['ingest.validator.args=["--require-version=any"]']
     with Instance(0, conf=conf) as instance:
         instance.load("sched-treepool")
-        yield instance
+        yield instance.with_env(PATH=f"{here / 'bin'}:{instance.env['PATH']}")
         instance.cancel_all()
 
 
@@ -93,14 +91,7 @@ def test_a_command_of_a_guide_does_what_it_says(here, instance, page, command):
     if '"id": 1}' in command:
         job = instance.flux("job", "id", "--to=dec", instance.submit("-n1"))
         command = command.replace('"id": 1}', f'"id": {job}}}')
-    done = subprocess.run(
-        ["sh", "-c", f"set -e; {command}"],
-        env={**os.environ, **instance.env, "PATH": f"{here / 'bin'}:{os.environ['PATH']}"},
-        cwd=here,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = instance.sh(command, here)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     if ">" in command:

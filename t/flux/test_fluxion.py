@@ -4,10 +4,11 @@ import re
 import socket
 
 import pytest
+from guide import NODE
 
 from broker import Failed, Instance
 from features import needs_fluxion
-from hwlocfile import Device, Made
+from hwlocfile import in_place
 from made import nodes
 
 pytestmark = needs_fluxion
@@ -106,23 +107,11 @@ def states(instance, *jobs):
     return [instance.state(job) for job in jobs]
 
 
-NODE = Made(
-    devices=[
-        Device("0000:41:00.0", 0, backends=[("nvml0", "NVML")]),
-        Device("0000:c1:00.0", 3, backends=[("nvml1", "NVML")]),
-    ]
-)
-
-
 def test_jobs_of_fluxion_run_on_and_back_again_those_without_a_key(tmp_path):
     (tmp_path / "node.xml").write_text(NODE.xml())
-    xml = {
-        "FLUX_HWLOC_XMLFILE": str(tmp_path / "node.xml"),
-        "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1",
-    }
     # Fluxion numbers a node by the digits at the end of its name.
     R = nodes("0", "0-15", "0-1", nodelist=["node0"])
-    env = {"FLUX_MODPROBE_PATH": None, **xml}
+    env = {"FLUX_MODPROBE_PATH": None, **in_place(tmp_path / "node.xml")}
     with Instance(R=R, env=env, options=("--test-hosts=node0",)) as instance:
         before = submit(instance)
         to_treepool(instance)

@@ -1,8 +1,5 @@
 """doc/preemption.md: its configuration and its commands, in a real instance."""
 
-import os
-import subprocess
-
 import pytest
 
 from broker import REPOSITORY
@@ -26,9 +23,7 @@ def test_a_command_is_taken(instance, command):
     command = command.replace("./train", "true")
     if "--queue" not in command:
         command = command.replace("flux submit", "flux submit --queue=batch")
-    done = subprocess.run(
-        ["sh", "-c", command], env={**os.environ, **instance.env}, capture_output=True, text=True
-    )
+    done = instance.sh(command)
     assert done.returncode == 0, done.stderr
     job = done.stdout.strip()
     assert instance.wait(job, "alloc")

@@ -1,8 +1,6 @@
 """doc/user.md: every command of its sh blocks and of its first table, run in a real instance."""
 
-import os
 import re
-import subprocess
 
 import pytest
 
@@ -58,14 +56,7 @@ def test_a_command_does_what_it_says(busy, node, command, tmp_path):
         command = command.replace(theirs, ours)
     if command.startswith(INSIDE):
         instance, command = node, command.replace(INSIDE, "flux run -n1")
-    done = subprocess.run(
-        ["sh", "-c", command],
-        env={**os.environ, **instance.env},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = instance.sh(command, tmp_path)
     assert "Traceback" not in done.stderr
     # 1 is an answer: the job waits, the shape does not fit, or is not aligned.
     allowed = (0, 1) if "explain" in command or "verify" in command else (0,)
