@@ -10,31 +10,32 @@ from broker import Instance
 from made import nodes
 
 
-@pytest.fixture(autouse=True)
-def loaded(four):
+@pytest.fixture
+def site(four):
+    """Four brokers, one for each node."""
     four.load("sched-treepool")
-    yield
+    yield four
     four.cancel_all()
 
 
 @pytest.mark.parametrize(
     "words", [("sched-treepool", "policy=easy"), ("sched-simple", "pool-class=TreePool")]
 )
-def test_a_reload_keeps_what_jobs_have(four, words):
-    jobs = [four.submit("-n1", "-c3", "-g1") for _ in range(5)]
-    before = [four.placed(job) for job in jobs]
-    four.load(*words)
-    assert four.resources("allocated") == (3, 15, 5)
-    after = [four.placed(four.submit("-n1", "-c3", "-g1")) for _ in range(3)]
+def test_a_reload_keeps_what_jobs_have(site, words):
+    jobs = [site.submit("-n1", "-c3", "-g1") for _ in range(5)]
+    before = [site.placed(job) for job in jobs]
+    site.load(*words)
+    assert site.resources("allocated") == (3, 15, 5)
+    after = [site.placed(site.submit("-n1", "-c3", "-g1")) for _ in range(3)]
     assert len({str(place) for place in before + after}) == 8
-    assert all(four.state(job) == "R" for job in jobs)
+    assert all(site.state(job) == "R" for job in jobs)
     # The log keeps 1,024 lines: one for each of many jobs would leave no other.
-    said = [line for line in four.log().splitlines() if ".info[" in line]
+    said = [line for line in site.log().splitlines() if ".info[" in line]
     assert not [line for line in said if any(job in line for job in jobs)]
-    four.load("sched-treepool")
+    site.load("sched-treepool")
 
 
-def test_partial_release_and_a_reload_in_between(four):
+def test_partial_release_and_a_reload_in_between(site):
     # Housekeeping that ends on all nodes but rank 1, until a file goes.
     hold = f"/tmp/treepool-hold-{os.getpid()}"
     script = f'[ "$(flux getattr rank)" = 1 ] && while [ -e {hold} ]; do sleep 0.1; done; true'
@@ -43,23 +44,23 @@ def test_partial_release_and_a_reload_in_between(four):
     )
     open(hold, "w").close()
     try:
-        four.flux("config", "load", stdin=config)
-        job = four.submit("-N3", "-n3", "-c8", "-g2")
-        four.wait(job, "alloc")
-        four.flux("cancel", job)
-        assert four.soon(lambda: four.resources("allocated") == (1, 8, 2))
-        assert four.placed(four.submit("-N3", "-n3", "--exclusive"))[0][0] == "0,2-3"
-        four.load("sched-treepool")
-        assert four.resources("allocated") == (4, 32, 8)
+        site.flux("config", "load", stdin=config)
+        job = site.submit("-N3", "-n3", "-c8", "-g2")
+        site.wait(job, "alloc")
+        site.flux("cancel", job)
+        assert site.soon(lambda: site.resources("allocated") == (1, 8, 2))
+        assert site.placed(site.submit("-N3", "-n3", "--exclusive"))[0][0] == "0,2-3"
+        site.load("sched-treepool")
+        assert site.resources("allocated") == (4, 32, 8)
         os.unlink(hold)
-        assert four.soon(lambda: four.resources("allocated") == (3, 24, 6))
+        assert site.soon(lambda: site.resources("allocated") == (3, 24, 6))
     finally:
         if os.path.exists(hold):
             os.unlink(hold)
-        four.cancel_all()
-        four.soon(lambda: four.resources("allocated") == (0, 0, 0))
-        four.flux("config", "load", stdin="{}")
-    assert four.resources("free") == (4, 32, 8)
+        site.cancel_all()
+        site.soon(lambda: site.resources("allocated") == (0, 0, 0))
+        site.flux("config", "load", stdin="{}")
+    assert site.resources("free") == (4, 32, 8)
 
 
 def test_a_lost_broker_is_not_used_and_its_job_ends():
