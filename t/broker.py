@@ -130,11 +130,12 @@ class Commands:
         self.process.stdin.write(json.dumps([words, changed, stdin]) + "\n")
         self.process.stdin.flush()
         ready, _, _ = select.select([self.process.stdout], [], [], timeout)
-        if not ready:
+        answer = self.process.stdout.readline() if ready else ""
+        if not answer:  # it takes too long, or the process is gone
             os.killpg(self.process.pid, signal.SIGKILL)
             _commands.cache_clear()
             raise subprocess.TimeoutExpired(words, timeout)
-        return subprocess.CompletedProcess(words, *json.loads(self.process.stdout.readline()))
+        return subprocess.CompletedProcess(words, *json.loads(answer))
 
 
 @lru_cache(None)
