@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from copy import copy
 from functools import lru_cache
 from pathlib import Path
@@ -38,6 +39,9 @@ if "waiting" in states():
     handle.rpc("sched.quiescent", nodeid=0).get()
 print(*states())
 """
+
+#: Options of brokers of which all but the first start and end in a third of the time.
+QUICK_BROKERS = [f"-Sbroker.{rc}_path={HERE}/flux/rc.sh {rc}" for rc in ("rc1", "rc3")]
 
 #: Seconds until a command that should take less than one is given up.
 PATIENCE = 60
@@ -93,6 +97,61 @@ def _exports():
     return treepool("flux-env", "--prefix", str(installed()))
 
 
+#: Commands of Flux that are programs in Python, which takes a tenth of a second to start.
+IN_PYTHON = ("submit", "bulksubmit", "run", "alloc", "batch", "jobs", "cancel", "update", "queue",
+             "resource", "treepool", "uri")  # fmt: skip
+
+
+class Commands:
+    """A process that has what Flux's commands need; a copy of it is one: see flux_commands.py."""
+
+    def __init__(self):
+        self.env = environment()
+        self.process = subprocess.Popen(
+            ["flux", "python", HERE / "flux/flux_commands.py"],
+            env=self.env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        atexit.register(self.process.communicate)
+
+    def has(self, words, env):
+        """Whether ``flux WORDS...`` is one of them, and its Python the same in *env*."""
+        names = {name for name in {*env, *self.env} if name.startswith("PYTHON")}
+        alike = all(env.get(name) == self.env.get(name) for name in names)
+        return alike and (words[0] in IN_PYTHON or words[:2] == ["python", "-c"])
+
+    def run(self, words, env, stdin, timeout):
+        """The finished process of ``flux WORDS...``."""
+        changed = {name: None for name in self.env if name not in env}
+        changed.update((k, value) for k, value in env.items() if self.env.get(k) != value)
+        self.process.stdin.write(json.dumps([words, changed, stdin]) + "\n")
+        self.process.stdin.flush()
+        ready, _, _ = select.select([self.process.stdout], [], [], timeout)
+        answer = self.process.stdout.readline() if ready else ""
+        if not answer:  # it takes too long, or the process is gone
+            os.killpg(self.process.pid, signal.SIGKILL)
+            _commands.cache_clear()
+            raise subprocess.TimeoutExpired(words, timeout)
+        return subprocess.CompletedProcess(words, *json.loads(answer))
+
+
+@lru_cache(None)
+def _commands():
+    return Commands()
+
+
+def run_command(words, env, stdin="", timeout=PATIENCE):
+    """The finished process of ``flux WORDS...`` in the environment *env*."""
+    if _commands().has(words, env):
+        return _commands().run(words, env, stdin, timeout)
+    return subprocess.run(
+        ["flux", *words], env=env, input=stdin, capture_output=True, text=True, timeout=timeout
+    )
+
+
 def key_of(cluster):
     """The scheduling key of a vector file's cluster."""
     return json.loads((VECTORS / f"{cluster}.json").read_text())["cluster"]["R"]["scheduling"]
@@ -107,14 +166,15 @@ class Instance:
 
     *key* is a scheduling key, whose first topo all nodes get; *size* how many brokers there are;
     *conf* lines of configuration, *env* variables of environment, of which None is unset;
-    *options* are those of ``flux start``. Without nodes, *conf* says what there is.
+    *options* are those of ``flux start``. An *R* says what there is in place of fake nodes, and
+    without nodes *conf* does.
     """
 
     #: Seconds until a start or a stop is given up.
     patience = PATIENCE
 
     def __init__(
-        self, nodes=16, cores=120, gpus=8, key=None, size=1, conf=(), env=None, options=()
+        self, nodes=16, cores=120, gpus=8, key=None, size=1, conf=(), env=None, options=(), R=None
     ):
         given = {**environment(), **(env or {})}
         self.env = {name: value for name, value in given.items() if value is not None}
@@ -123,7 +183,13 @@ class Instance:
         options = [f"--test-size={size}", "--test-exit-mode=leader", *options]
         if size > 1:
             options.append(f"--test-hosts=fake[0-{size - 1}]")
-        if nodes:
+            options += QUICK_BROKERS
+        if R is not None:
+            self.file = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115 (kept open)
+            json.dump(R, self.file)
+            self.file.flush()
+            conf = [*conf, f"resource.path={self.file.name}", "resource.noverify=true"]
+        elif nodes:
             fake = {"nnodes": nodes, "cores-per-node": cores, "amend-r": HERE / "flux/amend.py"}
             fake.update({"gpus-per-node": gpus} if gpus else {})
             options += [f"--conf=fake-resources.{name}={value}" for name, value in fake.items()]
@@ -173,13 +239,17 @@ class Instance:
 
     def run(self, *words, stdin="", timeout=PATIENCE):
         """The finished process of ``flux WORDS...``."""
+        return run_command(list(map(str, words)), self.env, stdin, timeout)
+
+    def sh(self, script, cwd=None):
+        """The finished process of what somebody types into a shell of the instance."""
         return subprocess.run(
-            ["flux", *map(str, words)],
+            ["sh", "-ec", script],
             env=self.env,
-            input=stdin,
+            cwd=cwd,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=2 * PATIENCE,
         )
 
     def flux(self, *words, stdin="", timeout=PATIENCE):
@@ -188,6 +258,13 @@ class Instance:
         if done.returncode != 0:
             raise Failed(f"flux {' '.join(map(str, words))}: {done.stderr}{done.stdout}")
         return done.stdout.strip()
+
+    def inside(self, job):
+        """The instance that *job* is, once its program has put "ready" into its KVS."""
+        self.wait(job, "memo")  # it tells where it is
+        instance = self.with_env(FLUX_URI=self.flux("uri", "--local", job))
+        assert instance.soon(lambda: instance.run("kvs", "get", "ready").stdout)
+        return instance
 
     # -- the scheduler
 
@@ -215,6 +292,17 @@ class Instance:
         """
         before, ready, after = self.log().rpartition("ready: ")
         return before.rpartition("ready: ")[2].partition("\n")[2] + ready + after
+
+    @contextmanager
+    def configured(self, *words, **conf):
+        """The instance with another configuration, loaded with *words*; at the end without jobs."""
+        self.flux("config", "load", stdin=json.dumps(conf))
+        self.load("sched-treepool", *words)
+        if "queues" in conf:
+            self.flux("queue", "start", "--all", "--quiet")
+        yield self
+        self.cancel_all()
+        self.flux("config", "load", stdin="{}")
 
     # -- jobs
 
@@ -245,6 +333,11 @@ class Instance:
             for e in self.R(job)["execution"]["R_lite"]
         ]
 
+    def set_R(self, job, text):
+        """Let the KVS have *text* as the R of *job*."""
+        key = f"{self.flux('job', 'id', '--to=kvs', job)}.R"
+        self.flux("kvs", "put", "--raw", f"{key}=-", stdin=text)
+
     def state(self, job):
         """PENDING, RUNNING or INACTIVE, as ``flux jobs`` abbreviates: S, R, CD, ..."""
         return self.flux("jobs", "-no", "{status_abbrev}", job)
@@ -255,9 +348,10 @@ class Instance:
 
     def soon(self, question, seconds=PATIENCE):
         """The first answer of *question()* that is true, or the last one."""
-        end = time.monotonic() + seconds
+        pause, end = 0.05, time.monotonic() + seconds
         while not (answer := question()) and time.monotonic() < end:
-            time.sleep(0.05)
+            time.sleep(pause)
+            pause = min(1.5 * pause, 0.5)
         return answer
 
     def waits(self, *jobs):

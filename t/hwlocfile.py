@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Iterable, Mapping, Optional, Sequence
 from xml.sax.saxutils import quoteattr
 
@@ -9,6 +10,11 @@ import attrs
 
 from treepool.discovery import libhwloc
 from treepool.errors import InvalidHardware
+
+
+def in_place(path: Path) -> dict[str, str]:
+    """Variables with which Flux takes the machine of the file *path* for the one that it is on."""
+    return {"FLUX_HWLOC_XMLFILE": str(path), "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1"}
 
 
 def has_library() -> bool:

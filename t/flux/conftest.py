@@ -29,19 +29,28 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=WITHOUT))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster():
     """16 nodes like RFC 49's cluster A: 2 sockets of 4 numa, each 15 cores and a GPU."""
     with Instance(16, 120, 8, key_of("rfc49-cluster-a")) as instance:
         yield instance
 
 
-@pytest.fixture(scope="module")
+NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
+KEY = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": NUMA}}]}
+
+
+@pytest.fixture(scope="session")
 def small():
     """Two nodes of 2 numa with 4 cores and a GPU each."""
-    numa = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": numa}}]}
-    with Instance(2, 8, 2, key) as instance:
+    with Instance(2, 8, 2, KEY) as instance:
+        yield instance
+
+
+@pytest.fixture(scope="session")
+def four():
+    """Four brokers, one for each of four nodes of 2 numa with 4 cores and a GPU."""
+    with Instance(4, 8, 2, KEY, size=4, conf=["resource.noverify=true"]) as instance:
         yield instance
 
 
@@ -49,6 +58,6 @@ def small():
 def idle(request):
     """Ends whatever jobs a test leaves in its instance."""
     yield
-    for name in ("cluster", "small"):
+    for name in ("cluster", "small", "four"):
         if name in request.fixturenames:
             request.getfixturevalue(name).cancel_all()

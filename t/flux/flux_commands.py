@@ -1,7 +1,7 @@
 """Run by Flux's Python: commands of Flux, each in a copy of this process, which is quick.
 
-Reads from stdin a JSON list of [words, variables of environment, stdin] and prints what became of
-each: [status, stdout, stderr].
+Each line of stdin is a command, [words, variables of environment, stdin]: of the variables those
+that are not as here, of which null is unset. Prints a line for each: [status, stdout, stderr].
 """
 
 import json
@@ -10,10 +10,46 @@ import runpy
 import sys
 import tempfile
 import traceback
+from pathlib import Path
 
-import flux.cli.base  # noqa: F401 (what all need)
+# What the commands need.
+import TreePool  # noqa: F401 (makes treepool importable)
+import treepool.__main__
+import treepool.cli.alloc
+import treepool.cli.explain
+import treepool.cli.show
+import treepool.cli.snapshot
+import treepool.cli.status
+import treepool.cli.where
+import treepool.cli.window
+import treepool.flux.client  # noqa: F401
 
-DIRECTORY = sys.argv[1]
+
+def program(command):
+    """The path of ``flux COMMAND``."""
+    places = [Path(place) for place in os.environ["FLUX_EXEC_PATH"].split(":")]
+    (path, *_) = filter(Path.exists, (place / f"flux-{command}.py" for place in places))
+    return str(path)
+
+
+def become(command, *words):
+    """Do what ``flux COMMAND WORDS...`` does; returns its status."""
+    try:
+        if command == "python":
+            _, script, *rest = words  # -c
+            sys.argv = ["-c", *rest]
+            exec(script, {"__name__": "__main__"})
+        else:
+            sys.argv = [program(command), *words]
+            runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as e:
+        if isinstance(e.code, str):
+            print(e.code, file=sys.stderr)
+        return e.code if isinstance(e.code, int) else int(e.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def run(words, variables, stdin):
@@ -25,16 +61,12 @@ def run(words, variables, stdin):
     if not child:
         for number, file in enumerate(files):
             os.dup2(file.fileno(), number)
-        os.environ.update(variables)
-        sys.argv = [f"{DIRECTORY}/flux-{words[0]}.py", *words[1:]]
-        status = 0
-        try:
-            runpy.run_path(sys.argv[0], run_name="__main__")
-        except SystemExit as e:
-            status = e.code if isinstance(e.code, int) else int(e.code is not None)
-        except BaseException:
-            traceback.print_exc()
-            status = 99
+        for name, value in variables.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        status = become(*words)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
@@ -44,4 +76,7 @@ def run(words, variables, stdin):
     return [os.waitstatus_to_exitcode(status), *(f.read().decode() for f in files[1:])]
 
 
-print(json.dumps([run(*case) for case in json.load(sys.stdin)]))
+# A command has its own stdin, which nobody may have read from, and stdout.
+with open(os.dup(0)) as commands, open(os.dup(1), "w") as answers:
+    for line in commands:
+        print(json.dumps(run(*json.loads(line))), file=answers, flush=True)

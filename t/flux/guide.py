@@ -1,14 +1,18 @@
 """Guides for administrators, as tests: what they have the reader do, and a machine to do it on."""
 
+import atexit
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
+from functools import lru_cache
 
 import attrs
 
 from broker import REPOSITORY
-from hwlocfile import Device, Made
+from hwlocfile import Device, Made, in_place
 from private import Machine, after_login, needs_private_machine
 
 #: Restarts of the system instance.
@@ -72,6 +76,16 @@ def write(machine, step):
     machine.sh(f"cat >{path} <<'END'\n{step.text}\nEND")
 
 
+@lru_cache(None)
+def wheels():
+    """A folder with this checkout and all that it needs, as pip finds them elsewhere."""
+    folder = tempfile.mkdtemp(prefix="treepool-wheels-")
+    atexit.register(shutil.rmtree, folder)
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "-w", folder, str(REPOSITORY)]
+    subprocess.run(build, check=True, capture_output=True)
+    return folder
+
+
 @contextmanager
 def prepared(folder):
     """A private machine as readers have it, its system instance, and their environment.
@@ -79,13 +93,11 @@ def prepared(folder):
     What is kept of it is in *folder*.
     """
     needs_private_machine()
-    xml, wheels = folder / "node.xml", folder / "wheels"
+    xml = folder / "node.xml"
     xml.write_text(NODE.xml())
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "-w", str(wheels), str(REPOSITORY)]
-    subprocess.run(build, check=True, capture_output=True)
     env = {**after_login(), "PIP_FIND_LINKS": "/var/wheels", "PIP_NO_INDEX": "1"}
     with Machine(folder / "layers") as machine:
-        machine.sh(PREPARE.format(wheels=wheels))
+        machine.sh(PREPARE.format(wheels=wheels()))
         yield machine, System(machine, xml), env
 
 
@@ -94,11 +106,7 @@ class System:
 
     def __init__(self, machine, xml):
         self.machine, self.process = machine, None
-        self.env = {
-            **after_login(),
-            "FLUX_HWLOC_XMLFILE": str(xml),
-            "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1",
-        }
+        self.env = {**after_login(), **in_place(xml)}
 
     def restart(self):
         self.stop()

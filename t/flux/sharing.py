@@ -5,41 +5,33 @@ from unittest.mock import Mock, patch
 
 import checks
 from flux.message import Message
+from running import Alone
 
-import TreePool  # noqa: F401 (makes treepool importable)
-
-from treepool.flux import questions  # isort: skip
-from treepool.flux.callbacks import refuse  # isort: skip
-from treepool.flux.runner import Runner  # isort: skip
-from treepool.flux.questions import _LATER, _MOST_OF_ONE, _SAVED, _SHARE, Questions  # isort: skip
+from treepool.flux import questions
+from treepool.flux.callbacks import refuse
+from treepool.flux.questions import _LATER, _MOST_OF_ONE, _SAVED, _SHARE, Questions
+from treepool.flux.runner import Runner
 
 OWNER, GUEST = 1, 2
 
 
-class Case:
-    """Questions whose answers take so many seconds, in steps of one each; a clock, and timers."""
+class Case(Alone):
+    """Questions whose answers take so many seconds, in steps of one each."""
 
     def __init__(self):
-        self.now, self.timers, self.told = 1000.0, {}, []
-        handle = Mock(
-            timer_watcher_create=self.timer,
-            respond=lambda msg, payload: self.told.append((msg.userid, payload["said"])),
-            respond_error=lambda msg, number, text: self.told.append((msg.userid, number)),
-            pollevents=lambda: 0,
-        )
-        self.questions = Questions(handle, Runner(handle, Mock()))
+        super().__init__()
+        self.told = []
+        self.questions = Questions(self, Runner(self, Mock()))
 
-    def timer(self, _after, callback):
-        timer = Mock()
-        timer.reset = lambda after: self.timers.update({timer: (self.now + after, callback)})
-        timer.stop = lambda: self.timers.pop(timer, None)
-        return timer
+    def respond(self, msg, payload):
+        self.told.append((msg.userid, payload["said"]))
 
-    def ask(self, user, role=GUEST, steps=1, seconds=0.001, payload="{}", quiet=False, parts=1):
+    def respond_error(self, msg, number, text):
+        self.told.append((msg.userid, number))
+
+    def ask(self, user, role=GUEST, steps=1, seconds=0.001, payload="{}", parts=1):
         msg = Message()
         msg.topic, msg.userid, msg.rolemask, msg.payload_str = "sched", user, role, payload
-        if quiet:
-            questions.lib.flux_msg_set_noresponse(questions._c(msg))
         self.questions.take(msg, lambda *_: self.answer(steps, seconds, parts))
 
     def answer(self, steps, seconds, parts):
@@ -50,11 +42,7 @@ class Case:
     def until(self, seconds):
         """Let time pass, and timers go off."""
         end = self.now + seconds
-        while self.timers and min(self.timers.values(), key=lambda t: t[0])[0] <= end:
-            timer, (when, callback) = min(self.timers.items(), key=lambda t: t[1][0])
-            del self.timers[timer]
-            self.now = max(self.now, when)
-            callback(self)
+        self.run(end)
         self.now = max(self.now, end)
 
     def answered(self, user):
@@ -121,14 +109,14 @@ def check_what_is_malformed_is_refused_in_its_turn_and_counts():
 
 def check_an_answer_that_cannot_be_sent_is_an_error_to_who_asked_and_nobody_else():
     made = case()
-    respond = made.questions._handle.respond
+    respond = made.respond
 
     def failing(msg, payload):
         if msg.userid == 7:
             raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
         respond(msg, payload)
 
-    made.questions._handle.respond = failing
+    made.respond = failing
     made.ask(7)
     made.ask(8)
     made.until(0.1)

@@ -9,6 +9,7 @@ import os
 import pytest
 
 from broker import Instance
+from made import nodes
 
 needs_two = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 pytestmark = needs_two
@@ -24,21 +25,9 @@ TELL = (
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory):
+def instance():
     """One node with the cores 0 and 1 of this machine, and two GPUs that are not there."""
-    path = tmp_path_factory.mktemp("bind") / "R.json"
-    R = {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0", "children": {"core": "0-1", "gpu": "0-1"}}],
-            "nodelist": ["n0"],
-            "starttime": 0,
-            "expiration": 0,
-        },
-        "scheduling": {"writer": "TreePool", "children": [{"ranks": "0", "topo": TOPO}]},
-    }
-    path.write_text(json.dumps(R))
-    with Instance(0, conf=[f"resource.path={path}", "resource.noverify=true"]) as instance:
+    with Instance(R=nodes("0", "0-1", "0-1", TOPO)) as instance:
         yield instance
 
 
@@ -130,21 +119,9 @@ def test_in_an_instance_inside_a_job_cores_are_those_of_the_job(instance):
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory):
+def pair():
     """Two brokers, each of which thinks that it has cores 0 and 1."""
-    path = tmp_path_factory.mktemp("pair") / "R.json"
-    R = {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0-1", "children": {"core": "0-1"}}],
-            "nodelist": ["fake[0-1]"],
-            "starttime": 0,
-            "expiration": 0,
-        },
-    }
-    path.write_text(json.dumps(R))
-    conf = [f"resource.path={path}", "resource.noverify=true"]
-    with Instance(0, size=2, conf=conf) as two:
+    with Instance(size=2, R=nodes("0-1", "0-1", nodelist=["fake[0-1]"])) as two:
         yield two
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from broker import REPOSITORY, Instance
+from broker import REPOSITORY
 
 HOUR = 3600
 
@@ -112,15 +112,17 @@ except OSError as e:
 """
 
 
-def test_a_job_that_can_never_run_is_refused_also_at_the_prompt_where_the_site_says_so():
-    plugins = 'ingest.validator.plugins=["jobspec","feasibility"]'
-    with Instance(2, 8, 2, conf=[plugins]) as instance:
-        instance.load("sched-treepool")
+def test_a_job_that_can_never_run_is_refused_also_at_the_prompt_where_the_site_says_so(
+    small,
+):
+    ingest = {"validator": {"plugins": ["jobspec", "feasibility"]}}
+    with small.configured(ingest=ingest) as instance:
+        jobs = instance.flux("jobs", "-ano", "{id}").split()
         instance.wait(instance.submit("-N2", "-n2", "--exclusive"), "alloc")
         done = instance.run("submit", "-n1", "-c97", "true")
         why = "no node has 97 cores: the largest has 8"
         assert (done.returncode, done.stdout, why in done.stderr) == (1, "", True)
-        assert len(instance.flux("jobs", "-ano", "{id}").split()) == 1, "there is no job"
+        assert len(instance.flux("jobs", "-ano", "{id}").split()) == len(jobs) + 1, "there is none"
         jobspec = instance.flux("submit", "--dry-run", "-n1", "-c97", "true")
         assert instance.flux("python", "-c", FEASIBILITY, stdin=jobspec) == why
         waits = instance.submit("-n1", "-c8")

@@ -4,19 +4,16 @@ import json
 import re
 import shlex
 import subprocess
-from pathlib import Path
 
 import attrs
 import pytest
 
-from broker import PATIENCE, REPOSITORY, environment
+from broker import PATIENCE, REPOSITORY, environment, run_command
 from documents import blocks
 
 GUIDE = (REPOSITORY / "doc" / "submit.md").read_text()
 
 PLUGINS = REPOSITORY / "treepool" / "flux" / "cliplugin"
-
-PROGRAM = Path(__file__).with_name("flux_commands.py")
 
 #: How each command asks for a job of two slots, and what it needs besides.
 COMMANDS = {
@@ -76,21 +73,10 @@ def env():
 @pytest.fixture(scope="module")
 def typed(env):
     """What becomes of each of some commands of Flux, which are lists of words."""
-    words = ["flux", "config", "builtin", "exec_path"]
-    paths = subprocess.run(words, env=env, capture_output=True, text=True).stdout.strip()
 
     def typed(*commands, stdin="", **variables):
-        cases = [[command, variables, stdin] for command in commands]
-        done = subprocess.run(
-            ["flux", "python", str(PROGRAM), paths.split(":")[-1]],
-            input=json.dumps(cases),
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
-        assert done.returncode == 0, done.stderr
-        return [Typed(c[0], *told) for c, told in zip(commands, json.loads(done.stdout))]
+        done = [run_command(words, {**env, **variables}, stdin) for words in commands]
+        return [Typed(d.args[0], d.returncode, d.stdout, d.stderr) for d in done]
 
     return typed
 

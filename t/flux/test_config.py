@@ -69,6 +69,12 @@ def test_the_table_holds_at_load_and_arguments_override_it(instance):
     assert instance.stats()["policy"] == "conservative"
 
 
+def test_an_instance_without_a_key_has_flat_nodes(instance):
+    instance.load("sched-treepool")
+    assert instance.soon(lambda: "nodes are flat" in instance.log())
+    assert instance.placed(submit(instance, "-n1", "-c3")) == [("0", "0-2", "")]
+
+
 def test_a_queue_may_have_a_policy_of_its_own_and_another_holds_at_once(instance):
     text = '[sched-treepool.queues.batch]\npolicy = "fifo"\n'
     assert instance.reload(text).returncode == 0
@@ -181,19 +187,17 @@ def test_an_instance_whose_key_is_wrong_starts_without_a_scheduler(tmp_path):
     assert validate("-", stdin=R) == (1, f"{problem}\n")
 
 
-def test_an_instance_whose_windows_are_damaged_starts_and_they_can_be_removed(tmp_path):
+def test_where_windows_are_damaged_there_is_no_scheduler_and_they_can_be_removed(instance):
+    instance.flux("module", "remove", "sched-treepool")
     damaged, why = 20_000 * "[" + 20_000 * "]", "windows are nested too deep"
-    (tmp_path / "treepool.toml").write_text(BOOT)
-    options = [f"--config-path={tmp_path}", f"--setattr=statedir={tmp_path}"]
-    with Instance(1, 4, 0, options=options) as first:
-        first.flux("kvs", "put", f"sched-treepool.windows={damaged}")
-    with Instance(1, 4, 0, options=options) as second:
-        said = f"sched-treepool.err[0]: KVS: sched-treepool.windows: {why}"
-        assert second.soon(lambda: said in second.log())
-        assert second.soon(lambda: "sched-" not in second.flux("module", "list"))
-        second.flux("kvs", "unlink", "sched-treepool.windows")
-        second.flux("module", "load", "sched-treepool")
-        second.wait(second.submit("-n1"), "alloc")
+    instance.flux("kvs", "put", f"sched-treepool.windows={damaged}")
+    # An instance starts: the load does not fail, the module ends.
+    instance.flux("module", "load", "sched-treepool")
+    said = f"sched-treepool.err[0]: KVS: sched-treepool.windows: {why}"
+    assert instance.soon(lambda: said in instance.log())
+    assert instance.soon(lambda: "sched-" not in instance.flux("module", "list"))
+    instance.flux("kvs", "unlink", "sched-treepool.windows")
+    instance.flux("module", "load", "sched-treepool")
 
 
 def test_a_mix_that_names_an_unknown_locality_is_refused_at_load(instance):

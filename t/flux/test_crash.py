@@ -43,15 +43,10 @@ from treepool.flux.sched import mod_main
 
 
 def R_of(cores):
+    """What a crash leaves that comes before the job manager is told."""
     children = {"core": cores}
     execution = {"R_lite": [{"rank": "0", "children": children}], "nodelist": ["n0"]}
     return json.dumps({"version": 1, "execution": {**execution, "starttime": 0, "expiration": 0}})
-
-
-def write_R(instance, job, cores):
-    """Let the KVS have an R of *job*, as after a crash before the job manager was told."""
-    key = f"{instance.flux('job', 'id', '--to=kvs', job)}.R"
-    instance.flux("kvs", "put", "--raw", f"{key}=-", stdin=R_of(cores))
 
 
 def submit_many(instance, number, seconds=0.1):
@@ -85,7 +80,7 @@ def crashed(tmp_path):
             if others:
                 submit_many(before, others)
             for job, ids in zip(bad, cores):
-                write_R(before, job, ids)
+                before.set_R(job, R_of(ids))
         after = Instance(1, 8, 0, env=OUTLIVE, options=options)
         begun.append(after)
         after.load("sched-treepool")
@@ -97,9 +92,8 @@ def crashed(tmp_path):
         instance.close()
 
 
-@pytest.mark.parametrize("cores", [["0", "0"], ["0-3", "2-5", "9"]])
-def test_a_job_that_has_an_R_already_is_denied_and_all_others_run(crashed, cores):
-    instance, bad = crashed(cores, 40)
+def test_a_job_that_has_an_R_already_is_denied_and_all_others_run(crashed):
+    instance, bad = crashed(["0", "0", "0-3", "2-5", "9"], 40)
     instance.flux("queue", "start", "--quiet")
     for job in bad:
         assert DENIED in instance.wait(job, "exception")["note"]

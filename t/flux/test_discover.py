@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker import Instance
-from hwlocfile import Device, Made
+from hwlocfile import Device, Made, in_place
 
 MODULE = "sched-treepool"
 FAULTY = Path(__file__).parent / "schedulers" / "sched-faulty.py"
@@ -24,14 +24,12 @@ NODE = Made(
 )
 
 
-def brokers(path, size=4, **more):
-    """An instance of some brokers that all believe to be on the node that *path* describes."""
-    env = {
-        "FLUX_HWLOC_XMLFILE": str(path),
-        "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1",
-        **more.pop("env", {}),
-    }
-    return Instance(0, size=size, env=env, **more)
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory):
+    """``brokers(size)`` is an instance of brokers that all believe to be on a node like NODE."""
+    path = tmp_path_factory.mktemp("hwloc") / "node.xml"
+    path.write_text(NODE.xml())
+    return lambda size, **more: Instance(0, size=size, env=in_place(path), **more)
 
 
 def known(instance):
@@ -45,12 +43,9 @@ def known(instance):
 
 
 def test_an_instance_without_a_key_has_the_topology_of_its_hardware_also_where_brokers_are_late(
-    tmp_path,
+    brokers,
 ):
-    path = tmp_path / "node.xml"
-    path.write_text(NODE.xml())
-    conf = ["modules.alternatives.sched=sched-treepool"]
-    with brokers(path, conf=conf) as instance:
+    with brokers(4, conf=["modules.alternatives.sched=sched-treepool"]) as instance:
         instance.scheduler = MODULE
         # At the start of the instance only rank 0 is up, if that.
         job = instance.shape("slot=4/node/numa{x}")
@@ -77,18 +72,26 @@ def test_an_instance_without_a_key_has_the_topology_of_its_hardware_also_where_b
         instance.cancel_all()
 
 
-@pytest.fixture
-def two(tmp_path):
+@pytest.fixture(scope="module")
+def pair(brokers):
     """Two brokers; ``silence()`` stops rank 1, ``wake()`` lets it go on."""
-    path = tmp_path / "node.xml"
-    path.write_text(NODE.xml())
-    with brokers(path, size=2) as instance:
+    with brokers(2) as instance:
         pid = int(instance.flux("exec", "-r1", "flux", "getattr", "broker.pid"))
         instance.silence = lambda: os.kill(pid, signal.SIGSTOP)
         instance.wake = lambda: os.kill(pid, signal.SIGCONT)
-        instance.flux("module", "remove", "sched-simple")
         yield instance
-        instance.wake()
+
+
+@pytest.fixture
+def two(pair):
+    """The same without a scheduler; both go on at the end, and no job is left."""
+    loaded = [line.split()[0] for line in pair.flux("module", "list").splitlines()]
+    for name in (name for name in loaded if name.startswith("sched-")):
+        pair.flux("module", "remove", name)
+    pair.flux("dmesg", "-C")
+    yield pair
+    pair.wake()
+    pair.cancel_all()
 
 
 def load_faulty(instance, *words):
@@ -223,37 +226,40 @@ def loaded_with_few(instance, few):
     return stats
 
 
-def test_of_many_nodes_that_are_alike_one_sends_its_xml(tmp_path):
-    path = tmp_path / "node.xml"
-    path.write_text(NODE.xml())
-    with brokers(path, size=6) as instance:
-        one = len(instance.flux("python", "-c", XML).strip())
-        every = loaded_with_few(instance, 6)
-        assert (every["nodes"], every["digests"]) == (6, 0)
-        assert every["xml-bytes"] >= 6 * one
-        stats = loaded_with_few(instance, 1)
-        assert (stats["nodes"], stats["digests"], stats["parsed"]) == (6, 5, 1)
-        # Rank 0, and perhaps one more that told its digest before that XML came.
-        assert stats["xml-bytes"] < 2.5 * one
-        assert instance.soon(lambda: instance.stats()["localities"]) == ["numa", "socket"]
-        told = instance.flux("exec", "-r", "all", "flux", "treepool", "digest").split()
-        assert len(told) == 6
-        assert len(set(told)) == 1
+@pytest.fixture(scope="module")
+def eight(brokers):
+    """Eight brokers."""
+    with brokers(8) as instance:
+        yield instance
 
 
-def test_answers_that_are_late_reach_no_other_request(tmp_path):
-    path = tmp_path / "node.xml"
-    path.write_text(NODE.xml())
-    with brokers(path, size=8) as instance:
-        load_faulty(instance, "few=1", "digest=4")
-        assert instance.soon(lambda: instance.stats()["hwloc"]["nodes"] == 8, 20)
-        jobs = []
-        for _ in range(8):  # while the late answers come
-            jobs += [instance.submit("-n1") for _ in range(8)]
-            time.sleep(0.5)
-        assert [instance.R(job)["version"] for job in jobs] == 64 * [1]
-        assert instance.stats()["hwloc"]["digests"] == 0
-        assert "callback" not in instance.log()
+def test_of_many_nodes_that_are_alike_one_sends_its_xml(eight):
+    one = len(eight.flux("python", "-c", XML).strip())
+    every = loaded_with_few(eight, 8)
+    assert (every["nodes"], every["digests"]) == (8, 0)
+    assert every["xml-bytes"] >= 8 * one
+    stats = loaded_with_few(eight, 1)
+    assert (stats["nodes"], stats["digests"], stats["parsed"]) == (8, 7, 1)
+    # Rank 0, and perhaps one more that told its digest before that XML came.
+    assert stats["xml-bytes"] < 2.5 * one
+    assert eight.soon(lambda: eight.stats()["localities"]) == ["numa", "socket"]
+    told = eight.flux("exec", "-r", "all", "flux", "treepool", "digest").split()
+    assert len(told) == 8
+    assert len(set(told)) == 1
+
+
+def test_answers_that_are_late_reach_no_other_request(eight):
+    eight.flux("dmesg", "-C")
+    load_faulty(eight, "few=1", "digest=4")
+    assert eight.soon(lambda: eight.stats()["hwloc"]["nodes"] == 8, 20)
+    jobs = []
+    for _ in range(8):  # while the late answers come
+        jobs += [eight.submit("-n1") for _ in range(8)]
+        time.sleep(0.5)
+    assert [eight.R(job)["version"] for job in jobs] == 64 * [1]
+    assert eight.stats()["hwloc"]["digests"] == 0
+    assert "callback" not in eight.log()
+    eight.cancel_all()
 
 
 XML = "import flux; print(flux.Flux().rpc('resource.topo-get').get_str())"

@@ -11,7 +11,7 @@ from broker import PATIENCE, Failed, Instance, environment
 from commandline import run_process
 from features import needs_tree_pool
 from fluxiongraph import two_racks
-from hwlocfile import Device, Made
+from hwlocfile import Device, Made, in_place
 from made import nodes
 from treepool import Pool, parse_shape
 from treepool.rfc import idset, topo
@@ -44,9 +44,8 @@ MADE = {
 
 
 @pytest.fixture(scope="module")
-def flux():
-    with Instance(1, 4, 0) as instance:
-        yield instance.flux
+def flux(small):
+    return small.flux
 
 
 def ids(R):
@@ -72,7 +71,7 @@ def test_ids_of_made_up_machines_in_a_file_and_in_place_of_this_one(flux, tmp_pa
     path.write_text(MADE[name].xml(1 if name == "hwloc-1" else 2))
     agree(path, flux)
     if name in ("few-allowed", "partitions"):
-        saved = {"FLUX_HWLOC_XMLFILE": str(path), "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1"}
+        saved = in_place(path)
         command = ["flux", "R", "encode", "--local"]
         env = {**os.environ, **saved}
         theirs = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
@@ -164,11 +163,9 @@ def test_what_flux_ion_R_encode_prints_becomes_a_key(flux):
     assert ResourceSet.read(ours) == ResourceSet.read(R)
 
 
-def test_the_key_of_a_job_of_fluxion_is_read(tmp_path):
-    path = tmp_path / "R.json"
-    path.write_text(json.dumps({**nodes("0-1", "0-7", "0-1"), "scheduling": two_racks()}))
-    conf = [f"resource.path={path}", "resource.noverify=true"]
-    with Instance(0, size=2, conf=conf) as instance:
+def test_the_key_of_a_job_of_fluxion_is_read():
+    R = {**nodes("0-1", "0-7", "0-1"), "scheduling": two_racks()}
+    with Instance(size=2, R=R) as instance:
         instance.flux("module", "remove", "sched-simple")
         first = instance.run("module", "load", "sched-fluxion-resource", "match-format=rv1")
         if "not found" in first.stderr:

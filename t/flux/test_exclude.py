@@ -4,28 +4,21 @@ import json
 
 import pytest
 
-from broker import Instance
+from broker import QUICK_BROKERS, Instance
+from made import nodes
 from treepool.rfc import idset
 
 NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
 SOCKET = [{"cores": "0-5", "gpus": "0"}, {"cores": "6-7", "gpus": "1"}]
 
 #: Ranks 0 and 1 have numa, 2 and 3 have sockets: whoever mistakes one rank for another is seen.
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-3", "children": {"core": "0-7", "gpu": "0-1"}}],
-        "nodelist": ["fake[0-3]"],
-        "starttime": 0,
-        "expiration": 0,
-    },
-    "scheduling": {
-        "writer": "TreePool",
-        "children": [
-            {"ranks": "0-1", "topo": {"numa": NUMA}},
-            {"ranks": "2-3", "topo": {"socket": SOCKET}},
-        ],
-    },
+R = nodes("0-3", "0-7", "0-1", nodelist=["fake[0-3]"])
+R["scheduling"] = {
+    "writer": "TreePool",
+    "children": [
+        {"ranks": "0-1", "topo": {"numa": NUMA}},
+        {"ranks": "2-3", "topo": {"socket": SOCKET}},
+    ],
 }
 
 WAYS = {
@@ -36,21 +29,17 @@ WAYS = {
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory):
+def four():
     """Four brokers, of which rank 0 is excluded from the start."""
-    path = tmp_path_factory.mktemp("exclude") / "R.json"
-    path.write_text(json.dumps(R))
-    conf = [f"resource.path={path}", "resource.noverify=true", 'resource.exclude="0"']
-    with Instance(0, size=4, conf=conf) as instance:
+    with Instance(size=4, R=R, conf=['resource.exclude="0"']) as instance:
         assert instance.soon(lambda: instance.resources("free") == (3, 24, 6))
-        instance.path = path
         yield instance
         instance.cancel_all()
 
 
 def exclude(instance, ranks, words=("sched-treepool",)):
     """Restart Flux's resource module, and so the scheduler, with *ranks* excluded."""
-    resource = {"path": str(instance.path), "noverify": True, "exclude": ranks}
+    resource = {"path": instance.file.name, "noverify": True, "exclude": ranks}
     instance.flux("module", "remove", instance.scheduler)
     instance.flux("config", "load", stdin=json.dumps({"resource": resource}))
     instance.flux("module", "reload", "resource")
@@ -159,6 +148,7 @@ def test_in_an_instance_inside_a_job_its_own_ranks_are_excluded(four, outer, hos
     told = four.flux(
         *("alloc", f"-N{number}", "--exclusive", f"--requires=rank:{outer}"),
         *(f"--conf={line}" for line in conf),
+        *(f"--broker-opts={option}" for option in QUICK_BROKERS),
         *("sh", "-c", ASKS_A_SOCKET),
     )
     job = json.loads(next(line for line in told.splitlines() if line.startswith("{")))

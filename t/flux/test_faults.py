@@ -7,47 +7,35 @@ import signal
 import pytest
 
 from broker import Instance
-
-NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-KEY = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": NUMA}}]}
+from made import nodes
 
 
-@pytest.fixture(scope="module")
-def four():
-    """Four brokers, one for each of four nodes of 2 numa with 4 cores and a GPU."""
-    with Instance(4, 8, 2, KEY, size=4, conf=["resource.noverify=true"]) as instance:
-        instance.load("sched-treepool")
-        yield instance
-        instance.cancel_all()
-
-
-@pytest.fixture(autouse=True)
-def idle(four):
-    yield
-    drained = four.flux("resource", "drain", "-no", "{ranks}")
-    if drained:
-        four.flux("resource", "undrain", drained)
+@pytest.fixture
+def site(four):
+    """Four brokers, one for each node."""
+    four.load("sched-treepool")
+    yield four
     four.cancel_all()
 
 
 @pytest.mark.parametrize(
     "words", [("sched-treepool", "policy=easy"), ("sched-simple", "pool-class=TreePool")]
 )
-def test_a_reload_keeps_what_jobs_have(four, words):
-    jobs = [four.submit("-n1", "-c3", "-g1") for _ in range(5)]
-    before = [four.placed(job) for job in jobs]
-    four.load(*words)
-    assert four.resources("allocated") == (3, 15, 5)
-    after = [four.placed(four.submit("-n1", "-c3", "-g1")) for _ in range(3)]
+def test_a_reload_keeps_what_jobs_have(site, words):
+    jobs = [site.submit("-n1", "-c3", "-g1") for _ in range(5)]
+    before = [site.placed(job) for job in jobs]
+    site.load(*words)
+    assert site.resources("allocated") == (3, 15, 5)
+    after = [site.placed(site.submit("-n1", "-c3", "-g1")) for _ in range(3)]
     assert len({str(place) for place in before + after}) == 8
-    assert all(four.state(job) == "R" for job in jobs)
+    assert all(site.state(job) == "R" for job in jobs)
     # The log keeps 1,024 lines: one for each of many jobs would leave no other.
-    said = [line for line in four.log().splitlines() if ".info[" in line]
+    said = [line for line in site.log().splitlines() if ".info[" in line]
     assert not [line for line in said if any(job in line for job in jobs)]
-    four.load("sched-treepool")
+    site.load("sched-treepool")
 
 
-def test_partial_release_and_a_reload_in_between(four):
+def test_partial_release_and_a_reload_in_between(site):
     # Housekeeping that ends on all nodes but rank 1, until a file goes.
     hold = f"/tmp/treepool-hold-{os.getpid()}"
     script = f'[ "$(flux getattr rank)" = 1 ] && while [ -e {hold} ]; do sleep 0.1; done; true'
@@ -56,55 +44,29 @@ def test_partial_release_and_a_reload_in_between(four):
     )
     open(hold, "w").close()
     try:
-        four.flux("config", "load", stdin=config)
-        job = four.submit("-N3", "-n3", "-c8", "-g2")
-        four.wait(job, "alloc")
-        four.flux("cancel", job)
-        assert four.soon(lambda: four.resources("allocated") == (1, 8, 2))
-        assert four.placed(four.submit("-N3", "-n3", "--exclusive"))[0][0] == "0,2-3"
-        four.load("sched-treepool")
-        assert four.resources("allocated") == (4, 32, 8)
+        site.flux("config", "load", stdin=config)
+        job = site.submit("-N3", "-n3", "-c8", "-g2")
+        site.wait(job, "alloc")
+        site.flux("cancel", job)
+        assert site.soon(lambda: site.resources("allocated") == (1, 8, 2))
+        assert site.placed(site.submit("-N3", "-n3", "--exclusive"))[0][0] == "0,2-3"
+        site.load("sched-treepool")
+        assert site.resources("allocated") == (4, 32, 8)
         os.unlink(hold)
-        assert four.soon(lambda: four.resources("allocated") == (3, 24, 6))
+        assert site.soon(lambda: site.resources("allocated") == (3, 24, 6))
     finally:
         if os.path.exists(hold):
             os.unlink(hold)
-        four.cancel_all()
-        four.soon(lambda: four.resources("allocated") == (0, 0, 0))
-        four.flux("config", "load", stdin="{}")
-    assert four.resources("free") == (4, 32, 8)
+        site.cancel_all()
+        site.soon(lambda: site.resources("allocated") == (0, 0, 0))
+        site.flux("config", "load", stdin="{}")
+    assert site.resources("free") == (4, 32, 8)
 
 
-def test_a_job_whose_resources_are_gone_ends_and_the_scheduler_lives(four):
-    job = four.submit("-N4", "-n4", "--exclusive")
-    four.wait(job, "alloc")
-    # A scheduler restart after which R says what no node has.
-    other = four.R(job)
-    other["execution"]["R_lite"][0]["children"]["core"] = "0-99"
-    four.flux(
-        "kvs",
-        "put",
-        "--raw",
-        f"{four.flux('job', 'id', '--to=kvs', job)}.R=-",
-        stdin=json.dumps(other),
-    )
-    four.load("sched-treepool")
-    assert "R" in four.wait(job, "exception")["note"]
-    four.wait(job, "clean")
-    assert four.soon(lambda: four.resources("free") == (4, 32, 8))
-    four.wait(four.submit("-N4", "-n4", "--exclusive"), "alloc")
-
-
-def test_a_lost_broker_is_not_used_and_its_job_ends(tmp_path):
-    path = tmp_path / "R.json"
-    children = {"core": "0-7", "gpu": "0-1"}
-    execution = {"R_lite": [{"rank": "0-3", "children": children}], "nodelist": ["fake[0-3]"]}
-    key = {**KEY, "children": [{"ranks": "0-3", "topo": {"numa": NUMA}}]}
-    times = {"starttime": 0, "expiration": 0}
-    path.write_text(json.dumps(
-        {"version": 1, "execution": {**execution, **times}, "scheduling": key}
-    ))  # fmt: skip
-    with Instance(0, size=4, conf=[f"resource.path={path}", "resource.noverify=true"]) as four:
+def test_a_lost_broker_is_not_used_and_its_job_ends():
+    topo = {"numa": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
+    R = nodes("0-3", "0-7", "0-1", topo, nodelist=["fake[0-3]"])
+    with Instance(size=4, R=R) as four:
         four.load("sched-treepool")
         assert four.soon(lambda: four.resources("free") == (4, 32, 8))
         pid = four.flux("exec", "-r", "3", "flux", "getattr", "broker.pid")
@@ -163,7 +125,7 @@ def test_a_memo_that_is_nested_as_deep_neither_ends_its_job_nor_a_command(lax):
     lax.flux("python", "-c", MEMO, job)
     lax.load("sched-treepool")
     assert f"job {job}: runs since" in lax.flux("treepool", "explain", job)
-    assert "1 of 120 cores used" in lax.flux("treepool", "status")
+    assert "1 of 16 cores used" in lax.flux("treepool", "status")
     words = ("--hosts=fake0", "--start=now", "--duration=1h", "--user=nobody", "--name=w")
     assert job in lax.run("treepool", "window", "add", *words).stderr
     lax.flux("treepool", "window", "remove", "w")
@@ -172,10 +134,9 @@ def test_a_memo_that_is_nested_as_deep_neither_ends_its_job_nor_a_command(lax):
 
 
 @pytest.fixture(scope="module")
-def lax():
+def lax(small):
     """An instance that does not check jobspecs at submission."""
-    with Instance(nodes=1, conf=["ingest.validator.disable=true"]) as instance:
-        instance.load("sched-treepool")
+    with small.configured(ingest={"validator": {"disable": True}}) as instance:
         yield instance
 
 

@@ -1,53 +1,31 @@
 """treepool beside Fluxion, which is the scheduler of an instance that chooses none."""
 
-import json
 import re
 import socket
 
 import pytest
+from guide import NODE
 
 from broker import Failed, Instance
 from features import needs_fluxion
-from hwlocfile import Device, Made
+from hwlocfile import in_place
+from made import nodes
 
 pytestmark = needs_fluxion
 
 FLUXION = "sched-fluxion-qmanager"
 
-#: A key: two sockets of four cores and a GPU.
-KEY = {
-    "writer": "TreePool",
-    "children": [
-        {
-            "ranks": "0",
-            "topo": {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]},
-        }
-    ],
-}
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0", "children": {"core": "0-7", "gpu": "0-1"}}],
-        "nodelist": [socket.gethostname()],
-        "starttime": 0,
-        "expiration": 0,
-    },
-}
+#: Two sockets of four cores and a GPU.
+TOPO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
 
 #: Runs the rest of the line in an instance inside a job of four cores and a GPU.
 INSIDE = ("flux", "alloc", "-n1", "-c4", "-g1", "-o", "cpu-affinity=off")
 
 
-def lines(path, key=KEY):
-    """The configuration of an instance whose R, with *key*, is in file *path*."""
-    path.write_text(json.dumps({**R, "scheduling": key} if key else R))
-    return [f"resource.path={path}", "resource.noverify=true"]
-
-
-def start(*conf, env=None, options=()):
-    """An instance that finds Fluxion, with the configuration *conf* and *options*."""
-    env = {"FLUX_MODPROBE_PATH": None, **(env or {})}
-    return Instance(0, conf=conf, env=env, options=options)
+def start(topo, *conf):
+    """An instance that finds Fluxion, configured by *conf*; without *topo* R has no key."""
+    R = nodes("0", "0-7", "0-1", topo, nodelist=[socket.gethostname()])
+    return Instance(R=R, conf=conf, env={"FLUX_MODPROBE_PATH": None})
 
 
 def services(instance, *inside):
@@ -69,9 +47,9 @@ CHOSEN = "modules.alternatives.sched=sched-treepool"
 
 
 @pytest.fixture(scope="module")
-def keyed(tmp_path_factory):
+def keyed():
     """An instance of sched-treepool whose R has a key."""
-    with start(*lines(tmp_path_factory.mktemp("keyed") / "R"), CHOSEN) as instance:
+    with start(TOPO, CHOSEN) as instance:
         yield instance
 
 
@@ -90,10 +68,16 @@ def test_two_brokers_in_one_node_have_no_key_and_so_have_fluxion(keyed):
     assert services(keyed, *words)["sched"] == FLUXION
 
 
-def test_where_r_has_no_key_fluxion_is_the_scheduler_as_before(tmp_path):
-    with start(*lines(tmp_path / "R", None)) as instance:
-        assert services(instance) == {"sched": FLUXION, "feasibility": "sched-fluxion-feasibility"}
-        assert services(instance, *INSIDE)["sched"] == FLUXION
+@pytest.fixture(scope="module")
+def bare():
+    """An instance whose R has no key."""
+    with start(None) as instance:
+        yield instance
+
+
+def test_where_r_has_no_key_fluxion_is_the_scheduler_as_before(bare):
+    assert services(bare) == {"sched": FLUXION, "feasibility": "sched-fluxion-feasibility"}
+    assert services(bare, *INSIDE)["sched"] == FLUXION
 
 
 # -- from one to the other, with jobs running
@@ -123,36 +107,12 @@ def states(instance, *jobs):
     return [instance.state(job) for job in jobs]
 
 
-NODE = Made(
-    devices=[
-        Device("0000:41:00.0", 0, backends=[("nvml0", "NVML")]),
-        Device("0000:c1:00.0", 3, backends=[("nvml1", "NVML")]),
-    ]
-)
-
-
-@pytest.fixture
-def site(tmp_path):
-    """Starts a node of four NUMA domains and two GPUs under Fluxion."""
-    xml = tmp_path / "node.xml"
-    xml.write_text(NODE.xml())
-    env = {"FLUX_HWLOC_XMLFILE": str(xml), "FLUX_HWLOC_XMLFILE_NOT_THISSYSTEM": "1"}
-    lite = [{"rank": "0", "children": {"core": "0-15", "gpu": "0-1"}}]
+def test_jobs_of_fluxion_run_on_and_back_again_those_without_a_key(tmp_path):
+    (tmp_path / "node.xml").write_text(NODE.xml())
     # Fluxion numbers a node by the digits at the end of its name.
-    execution = {**R["execution"], "R_lite": lite, "nodelist": ["node0"]}
-    of_node = {**R, "execution": execution}
-
-    def start_site():
-        path = tmp_path / "site.json"
-        path.write_text(json.dumps(of_node))
-        conf = (f"resource.path={path}", "resource.noverify=true")
-        return start(*conf, env=env, options=("--test-hosts=node0",))
-
-    return start_site
-
-
-def test_jobs_of_fluxion_run_on_and_back_again_those_without_a_key(site):
-    with site() as instance:
+    R = nodes("0", "0-15", "0-1", nodelist=["node0"])
+    env = {"FLUX_MODPROBE_PATH": None, **in_place(tmp_path / "node.xml")}
+    with Instance(R=R, env=env, options=("--test-hosts=node0",)) as instance:
         before = submit(instance)
         to_treepool(instance)
         keyed = submit(instance)
@@ -172,28 +132,27 @@ def test_jobs_of_fluxion_run_on_and_back_again_those_without_a_key(site):
 # -- what is told
 
 
-def test_commands_say_that_another_scheduler_runs_and_how_to_have_treepool(tmp_path):
+def test_commands_say_that_another_scheduler_runs_and_how_to_have_treepool(bare, tmp_path):
     other = f"this instance runs {FLUXION}, not sched-treepool (for an instance that does: "
-    with start(*lines(tmp_path / "R", None)) as instance:
-        job = instance.submit("-n1", "-c8", "--wait-event=alloc")
-        waits = instance.submit("-n1")
-        for words in (["status"], ["show", "--instance"]):
-            assert f"\n{other}" in instance.flux("treepool", *words)
-        assert f"\n     {other}" in instance.run("treepool", "explain", waits).stdout
-        assert other not in instance.flux("treepool", "explain", job)
-        taken = instance.run("treepool", "snapshot", tmp_path / "taken")
-        assert taken.returncode == 0
-        assert taken.stderr.startswith(f"treepool snapshot: note: {other}")
-        for words in (
-            ["explain", "--instance", "slot/core"],
-            ["window", "list"],
-            ["status", "--users"],
-        ):
-            done = instance.run("treepool", *words)
-            assert done.returncode != 0
-            assert done.stderr.startswith(f"treepool {words[0]}: {other}")
-            assert done.stderr.count("\n") == 1
-        (how,) = re.findall(r": (flux alloc [^)]*)\)", done.stderr)
-        instance.flux("cancel", "--all")
-        words = (*how.split()[1:], "-o", "cpu-affinity=off", "flux", "treepool", "status")
-        assert "not sched-treepool" not in instance.flux(*words)
+    job = bare.submit("-n1", "-c8", "--wait-event=alloc")
+    waits = bare.submit("-n1")
+    for words in (["status"], ["show", "--instance"]):
+        assert f"\n{other}" in bare.flux("treepool", *words)
+    assert f"\n     {other}" in bare.run("treepool", "explain", waits).stdout
+    assert other not in bare.flux("treepool", "explain", job)
+    taken = bare.run("treepool", "snapshot", tmp_path / "taken")
+    assert taken.returncode == 0
+    assert taken.stderr.startswith(f"treepool snapshot: note: {other}")
+    for words in (
+        ["explain", "--instance", "slot/core"],
+        ["window", "list"],
+        ["status", "--users"],
+    ):
+        done = bare.run("treepool", *words)
+        assert done.returncode != 0
+        assert done.stderr.startswith(f"treepool {words[0]}: {other}")
+        assert done.stderr.count("\n") == 1
+    (how,) = re.findall(r": (flux alloc [^)]*)\)", done.stderr)
+    bare.flux("cancel", "--all")
+    words = (*how.split()[1:], "-o", "cpu-affinity=off", "flux", "treepool", "status")
+    assert "not sched-treepool" not in bare.flux(*words)

@@ -2,15 +2,9 @@
 
 import json
 
-from broker import Instance
 
-NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-KEY = {"writer": "TreePool", "children": [{"ranks": "0-1", "topo": {"numa": NUMA}}]}
-
-
-def test_where_a_site_says_so_a_gpu_brings_its_share_of_cores_if_no_c_is_typed():
-    with Instance(2, 8, 2, KEY, conf=["sched-treepool.cores-with-gpus=share"]) as instance:
-        instance.load("sched-treepool")
+def test_where_a_site_says_so_a_gpu_brings_its_share_of_cores_if_no_c_is_typed(small):
+    with small.configured(**{"sched-treepool": {"cores-with-gpus": "share"}}) as instance:
 
         def cores(*words):
             placed = instance.placed(instance.submit(*words))

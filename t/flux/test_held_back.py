@@ -5,40 +5,19 @@ import subprocess
 
 import pytest
 
-from broker import Instance
 from schemas import conforms
-
-NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-
-KEY = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": NUMA}}]}
-
-
-@pytest.fixture(scope="module")
-def four():
-    """Four brokers, one for each of four nodes of 2 numa with 4 cores and a GPU."""
-    with Instance(4, 8, 2, KEY, size=4, conf=["resource.noverify=true"]) as instance:
-        yield instance
-        instance.cancel_all()
 
 
 @pytest.fixture(autouse=True)
-def idle(four):
+def loaded(four):
     four.load("sched-treepool")
     yield
-    four.flux("resource", "undrain", "-f", "0-3")
     four.cancel_all()
 
 
-def key_of_R(four, job):
-    return f"{four.flux('job', 'id', '--to=kvs', job)}.R"
-
-
-def spoil(four, job, R):
-    """Let the KVS have the text *R* instead of the R of *job*; without it, none."""
-    if R is None:
-        four.flux("kvs", "unlink", key_of_R(four, job))
-    else:
-        four.flux("kvs", "put", "--raw", f"{key_of_R(four, job)}=-", stdin=R)
+def lose_R(four, job):
+    """Let the KVS have no R of *job*."""
+    four.flux("kvs", "unlink", f"{four.flux('job', 'id', '--to=kvs', job)}.R")
 
 
 def running(four, *words):
@@ -47,30 +26,20 @@ def running(four, *words):
     return job
 
 
-def says(four, text):
-    """Whether the scheduler says *text* soon after it was loaded."""
-    return four.soon(lambda: text in four.ready())
-
-
-def never_starts(four, job):
-    """Whether *job* waits once the scheduler has judged it."""
-    return four.waits(job)
-
-
 def test_a_job_whose_R_says_that_it_has_what_another_has(four):
     # Both are damaged: the first R is gone, the second one says what the first job has.
     first, second = (running(four, "-N1", "-n1", "--exclusive") for _ in range(2))
     R = four.R(first)
-    spoil(four, first, None)
-    spoil(four, second, json.dumps(R))
+    lose_R(four, first)
+    four.set_R(second, json.dumps(R))
     four.load("sched-treepool")
     both = four.submit("-N3", "-n3", "--exclusive")
-    assert never_starts(four, both)
+    assert four.waits(both)
     four.flux("cancel", second)
     assert four.placed(both) == [("1-3", "0-7", "0-1")]
     assert four.state(first) == "R"
     other = four.submit("-n1")
-    assert never_starts(four, other)
+    assert four.waits(other)
     four.flux("cancel", first)
     assert four.placed(other) == [("0", "0", "")]
 
@@ -81,12 +50,12 @@ def test_the_nodes_of_a_job_that_ends_because_of_a_reload_outlast_another_reload
     four.wait(job, "shell.start", path="guest.exec.eventlog")
     R = four.R(job)
     R["execution"]["R_lite"][0]["children"]["core"] = "0-99"
-    spoil(four, job, json.dumps(R))
+    four.set_R(job, json.dumps(R))
     four.load("sched-treepool")
     assert "reallocate" in four.wait(job, "exception")["note"]
     after = four.submit("-N4", "-n4", "--exclusive")
     four.load("sched-treepool")
-    assert never_starts(four, after)
+    assert four.waits(after)
     four.wait(after, "alloc", timeout=40)
     assert four.flux("jobs", "-no", "{state}", job) == "INACTIVE"
 
@@ -94,9 +63,9 @@ def test_the_nodes_of_a_job_that_ends_because_of_a_reload_outlast_another_reload
 def held_back(four):
     """A job whose node is held back because its R is gone, and how often hello was said by then."""
     job = running(four, "-N1", "-n1", "--exclusive")
-    spoil(four, job, None)
+    lose_R(four, job)
     four.load("sched-treepool")
-    assert says(four, "held back: rank0/core[0-7],gpu[0-1]")
+    assert four.soon(lambda: "held back: rank0/core[0-7],gpu[0-1]" in four.ready())
     return job, four.log().count("scheduler: hello")
 
 

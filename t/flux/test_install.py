@@ -50,10 +50,10 @@ def installed(tmp_path_factory):
         yield machine
 
 
-@pytest.fixture
-def machine(tmp_path):
-    """A machine without treepool, on which Flux has run already."""
-    with Machine(tmp_path / "layers") as machine:
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    """A machine on which Flux has run already, without treepool, as each test leaves it."""
+    with Machine(tmp_path_factory.mktemp("machine")) as machine:
         machine.sh("flux start flux submit --dry-run true")
         yield machine
 
@@ -114,16 +114,17 @@ def test_a_job_s_python_is_as_it_is_without_flux(installed, tmp_path):
     """Also a virtual environment's, of whichever version of Python."""
     tmp_path.chmod(0o755)
     others = filter(runs, (f"python3.{minor}" for minor in range(9, 14)))
+    venvs = []
     for number, python in enumerate([sys.executable, *map(shutil.which, others)]):
-        venv = tmp_path / f"venv{number}"
-        tell = f"{venv}/bin/python -c 'import sys; print(sys.path)'"
-        said = installed.sh(
-            f"{python} -m venv --without-pip {venv}; {tell};"
-            f"{CHOSEN} flux run {tell}; {CHOSEN} flux run sh -c 'echo $PYTHONPATH'"
-        )
-        outside, inside, variable = said.split("\n", 2)
-        assert inside == outside
-        assert variable.strip() == ""
+        venvs.append(f"{tmp_path}/venv{number}")
+        installed.sh(f"{python} -m venv --without-pip {venvs[-1]}")
+    (tmp_path / "tell.py").write_text("import sys; print(sys.path[1:])")
+    tell = "\n".join(f"{venv}/bin/python {tmp_path}/tell.py" for venv in venvs)
+    (tmp_path / "tell.sh").write_text(f"{tell}\necho variable $PYTHONPATH")
+    said = installed.sh(f"sh {tmp_path}/tell.sh; {CHOSEN} flux run sh {tmp_path}/tell.sh")
+    outside, inside, rest = said.split("variable")
+    assert inside.split() == outside.split() and len(outside.splitlines()) == len(venvs)
+    assert rest.strip() == ""
 
 
 def test_flux_s_python_finds_one_name_of_it_and_a_user_s_none(installed):
@@ -174,6 +175,7 @@ def test_an_upgrade_replaces_everything_of_the_version_before(machine, tmp_path)
     assert before.endswith("sched-treepool 0.0.9  PROBLEM: flux module reload sched-treepool")
     assert "PROBLEM" not in after
     assert not any("gone" in path for path in machine.changed())
+    machine.sh("treepool flux-env --uninstall; rm -r /opt/old")
 
 
 def test_what_is_not_treepool_s_is_left_alone(machine):
@@ -184,13 +186,14 @@ def test_what_is_not_treepool_s_is_left_alone(machine):
     assert done.returncode == 1
     assert done.stderr == f"treepool flux-env: {theirs}: exists, and is not treepool's\n"
     assert machine.changed() == before
+    machine.sh(f"rm {theirs}")
 
 
 def test_flux_works_where_the_package_is_not_there(machine):
     """As when its file system is not mounted on a node: only what needs treepool fails."""
     machine.sh(f"mkdir /opt/old; cp -r {REPOSITORY}/treepool /opt/old")
     machine.sh(f"{treepool_at('/opt/old')} flux-env --install; rm -r /opt/old")
-    said = machine.sh("flux start flux submit --wait true; flux help; flux start flux module list")
+    said = machine.sh("flux help; flux start sh -c 'flux submit --wait true; flux module list'")
     assert DEFAULT_SCHEDULER in said
     assert "pool-class=TreePool" in machine.sh(KEYED + "rm /var/R /var/key.json")
     failed = machine.run("flux submit --dry-run --locality=required true")

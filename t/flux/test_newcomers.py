@@ -152,14 +152,14 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with guides(tmp_path_factory.mktemp("guides") / "R.json") as instance:
+    with guides(tmp_path_factory.mktemp("guides")) as instance:
         yield instance
         instance.cancel_all()
 
 
 @pytest.fixture(scope="module")
 def divided(tmp_path_factory):
-    with mig(tmp_path_factory.mktemp("mig") / "R.json") as instance:
+    with mig(tmp_path_factory.mktemp("mig")) as instance:
         yield instance
 
 

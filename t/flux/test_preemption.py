@@ -1,24 +1,17 @@
 """A preemptible job in a real broker ends for another, also after a reload, and both are told."""
 
-from broker import Instance
-
 #: Jobs of queue standby may be ended at once, for those of batch alone.
-CONF = [
-    "queues.batch.requires=[]",
-    "queues.standby.requires=[]",
-    "queues.trial.requires=[]",
-    'sched-treepool.queues.standby.preemptible-after="0s"',
-    'sched-treepool.preempt-by=["batch"]',
-]
+CONF = {
+    "queues": {name: {"requires": []} for name in ("batch", "standby", "trial")},
+    "sched-treepool": {"queues": {"standby": {"preemptible-after": "0s"}}, "preempt-by": ["batch"]},
+}
 
 
-def test_the_younger_of_two_ends_and_both_are_told():
-    with Instance(2, 4, 0, conf=CONF) as instance:
-        instance.load("sched-treepool", "policy=easy")
-        instance.flux("queue", "start", "--all", "--quiet")
+def test_the_younger_of_two_ends_and_both_are_told(small):
+    with small.configured("policy=easy", **CONF) as instance:
 
         def submit(queue, *words):
-            return instance.submit(f"--queue={queue}", "-n1", "-c4", *words)
+            return instance.submit(f"--queue={queue}", "-n1", "-c8", *words)
 
         def ends(job, wants):
             """*job* ends for *wants*, as both are told."""
@@ -43,4 +36,3 @@ def test_the_younger_of_two_ends_and_both_are_told():
         instance.flux("queue", "start", "--all", "--quiet")
         ends(third, submit("batch"))
         assert instance.state(first) == "R"
-        instance.cancel_all()

@@ -1,24 +1,19 @@
 """doc/preemption.md: its configuration and its commands, in a real instance."""
 
-import os
-import subprocess
-
 import pytest
 
-from broker import REPOSITORY, Instance
+from broker import REPOSITORY
 from documents import blocks
 
 GUIDE = (REPOSITORY / "doc" / "preemption.md").read_text()
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("conf")
-    (folder / "treepool.toml").write_text("".join(blocks(GUIDE, "toml")))
-    with Instance(4, 4, 0, options=[f"--config-path={folder}"]) as instance:
-        instance.load("sched-treepool")
-        instance.flux("queue", "start", "--all", "--quiet")
-        yield instance
+def instance(small):
+    with small.configured():
+        small.flux("config", "load", stdin="".join(blocks(GUIDE, "toml")))
+        small.flux("queue", "start", "--all", "--quiet")
+        yield small
 
 
 @pytest.mark.parametrize(
@@ -28,9 +23,7 @@ def test_a_command_is_taken(instance, command):
     command = command.replace("./train", "true")
     if "--queue" not in command:
         command = command.replace("flux submit", "flux submit --queue=batch")
-    done = subprocess.run(
-        ["sh", "-c", command], env={**os.environ, **instance.env}, capture_output=True, text=True
-    )
+    done = instance.sh(command)
     assert done.returncode == 0, done.stderr
     job = done.stdout.strip()
     assert instance.wait(job, "alloc")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from broker import GUEST, REPOSITORY, Instance, key_of
+from broker import GUEST, REPOSITORY
 
 DOCUMENT = REPOSITORY / "doc/questions.md"
 
@@ -36,13 +36,13 @@ for future, streams in futures:
 
 
 @pytest.fixture(scope="module")
-def instance():
-    """Four nodes, and 600 jobs of a core, of which 480 run."""
-    with Instance(4, 120, 8, key_of("rfc49-cluster-a")) as instance:
-        instance.load("sched-treepool", "policy=easy")
-        instance.submit("--cc=1-600", "-t1h", "-n1")
-        assert instance.soon(lambda: instance.stats()["pending_jobs"] == 120, 30)
-        yield instance
+def instance(cluster):
+    """600 jobs, of which 480 run."""
+    cluster.load("sched-treepool", "policy=easy")
+    cluster.submit("--cc=1-600", "-t1h", "-n1", "-c4")
+    assert cluster.soon(lambda: cluster.stats()["pending_jobs"] == 120, 30)
+    yield cluster
+    cluster.cancel_all()
 
 
 def answers(instance, *questions, guest=True):

@@ -1,21 +1,8 @@
 """Brokers lost for good: Flux takes their ranks out of an instance that runs inside a job."""
 
-import copy
-
 import pytest
 
-from broker import Instance
-
-NUMA = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-KEY = {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": {"numa": NUMA}}]}
-
-
-@pytest.fixture
-def outer():
-    """Four brokers, one for each of four nodes of 2 numa with 4 cores and a GPU."""
-    with Instance(4, 8, 2, KEY, size=4, conf=["resource.noverify=true"]) as instance:
-        yield instance
-
+from broker import QUICK_BROKERS
 
 WAYS = {
     "sched-treepool": ("sched-treepool", "policy=easy"),
@@ -24,22 +11,20 @@ WAYS = {
 
 
 @pytest.fixture(params=WAYS.values(), ids=WAYS)
-def inner(outer, request):
+def inner(four, request):
     """An instance in a job on all four; every broker is a leaf, so that each can be lost alone."""
+    four.load("sched-treepool")
     options = ["exit-timeout=none", "cpu-affinity=off", "gpu-affinity=off"]
-    conf = ["--conf=tbon.topo=kary:0", "--conf=resource.noverify=true"]
-    job = outer.flux(
+    conf = ["--conf=tbon.topo=kary:0", "--conf=resource.noverify=true", *QUICK_BROKERS]
+    job = four.flux(
         *("submit", "-N4", "-n4", "--exclusive", *(f"-o{option}" for option in options)),
         *("flux", "broker", *conf, "sh", "-c", "flux kvs put ready=1; exec sleep inf"),
     )
-    outer.wait(job, "memo")  # the instance tells where it is
-    instance = copy.copy(outer)
-    instance.env = {**outer.env, "FLUX_URI": outer.flux("uri", "--local", job)}
-    assert instance.soon(lambda: instance.run("kvs", "get", "ready").stdout)
+    instance = four.inside(job)
     instance.load(*request.param)
     assert instance.soon(lambda: instance.resources("free") == (4, 32, 8))
     yield instance
-    outer.cancel_all()
+    four.cancel_all()
 
 
 def lose(instance, rank):
@@ -49,56 +34,11 @@ def lose(instance, rank):
 
 def of_scheduler(instance, state):
     """(nodes, cores, GPUs) in *state* as the scheduler itself tells."""
-    asked = copy.copy(instance)
-    asked.env = {**instance.env, "FLUX_RESOURCE_LIST_RPC": "sched.resource-status"}
-    return asked.resources(state)
+    return instance.with_env(FLUX_RESOURCE_LIST_RPC="sched.resource-status").resources(state)
 
 
-def test_the_scheduler_forgets_the_ranks_that_leave(inner):
-    stays = inner.submit("-N1", "-n1", "--exclusive")
-    assert inner.placed(stays) == [("0", "0-7", "0-1")]
-    part = inner.submit("-n1", "-c2", "-g1", "--requires=rank:2")
-    inner.wait(part, "alloc")
-
-    lose(inner, 3)
-    assert inner.soon(lambda: inner.resources("all") == (3, 24, 6))
-    lose(inner, 1)
-    assert inner.soon(lambda: inner.resources("all") == (2, 16, 4))
-    assert of_scheduler(inner, "all") == (2, 16, 4)
-    assert of_scheduler(inner, "allocated") == (2, 10, 3)
-    assert of_scheduler(inner, "down") == (0, 0, 0)
-    assert inner.flux("treepool", "where", "--taskmap=2") == "[[0,2,2,1]]"
-    assert inner.flux("treepool", "where", "--hostfile").split() == ["fake0", "fake2"]
-    assert [inner.state(job) for job in (stays, part)] == ["R", "R"]
-
-    job = inner.submit("-n1", "-c4", "-g1")
-    assert inner.placed(job) == [("2", "4-7", "1")], "beside its GPU, on a node that is left"
-    assert [child["ranks"] for child in inner.R(job)["scheduling"]["children"]] == ["2"]
-    waits = inner.submit("-n1", "-c4", "-g1")
-    inner.flux("cancel", job)
-    assert inner.placed(waits) == [("2", "4-7", "1")], "not on what left, although it was free"
-    gone = inner.submit("-N3", "-n3")
-    assert "node" in inner.wait(gone, "exception")["note"]
-    inner.cancel_all()
-    assert inner.resources("free") == of_scheduler(inner, "free") == (2, 16, 4)
-
-
-def test_a_job_on_a_rank_that_leaves_gives_back_what_it_has_elsewhere(inner):
-    job = inner.submit("-N4", "-n4", "--exclusive")
-    inner.wait(job, "alloc")
-    lose(inner, 2)
-    assert inner.soon(lambda: of_scheduler(inner, "all") == (3, 24, 6))
-    assert of_scheduler(inner, "allocated") == (3, 24, 6)
-    told = inner.run("treepool", "explain", "--instance", "slot=1/core=1").stdout
-    assert not told or job in told, "the others do not tell"
-    inner.run("cancel", job)
-    inner.wait(job, "clean")
-    assert inner.soon(lambda: of_scheduler(inner, "free") == (3, 24, 6))
-    assert inner.placed(inner.submit("-N3", "-n3", "--exclusive")) == [("0-1,3", "0-7", "0-1")]
-    inner.cancel_all()
-
-
-def test_waiting_jobs_that_can_never_run_any_more_end_and_the_others_go_on(inner):
+def test_the_scheduler_forgets_the_ranks_that_leave_and_jobs_on_others_go_on(inner):
+    # Jobs that wait and can never run any more end, the others wait on.
     inner.wait(first := inner.submit("-t1h", "-N1", "-n1", "--exclusive"), "alloc")
     head = inner.submit("-t1h", "-N3", "-n3", "--exclusive", "--requires=rank:0-2")
     behind = inner.submit("-t1h", "-N4", "-n4", "--exclusive")
@@ -112,4 +52,39 @@ def test_waiting_jobs_that_can_never_run_any_more_end_and_the_others_go_on(inner
     assert "node" in inner.wait(behind, "exception")["note"]
     inner.flux("cancel", head)
     inner.wait(last, "alloc")
+    inner.cancel_all()
+
+    # A job on a rank that leaves gives back what it has elsewhere.
+    stays = inner.submit("-N1", "-n1", "--exclusive")
+    assert inner.placed(stays) == [("0", "0-7", "0-1")]
+    part = inner.submit("-n1", "-c2", "-g1", "--requires=rank:2")
+    inner.wait(part, "alloc")
+    loses = inner.submit("-N2", "-n2", "-c6", "--requires=rank:1-2")
+    inner.wait(loses, "alloc")
+    lose(inner, 1)
+    assert inner.soon(lambda: of_scheduler(inner, "all") == (2, 16, 4))
+    assert of_scheduler(inner, "allocated") == (2, 16, 3)
+    told = inner.run("treepool", "explain", "--instance", "slot=1/core=1").stdout
+    assert not told or loses in told, "the others do not tell"
+    inner.run("cancel", loses)
+    inner.wait(loses, "clean")
+    assert inner.soon(lambda: of_scheduler(inner, "allocated") == (2, 10, 3))
+    assert inner.resources("all") == (2, 16, 4)
+    assert of_scheduler(inner, "down") == (0, 0, 0)
+    assert inner.flux("treepool", "where", "--taskmap=2") == "[[0,2,2,1]]"
+    assert inner.flux("treepool", "where", "--hostfile").split() == ["fake0", "fake2"]
+    assert [inner.state(job) for job in (stays, part)] == ["R", "R"]
+
+    # Others get what is left, and nothing of what is gone.
+    job = inner.submit("-n1", "-c4", "-g1")
+    assert inner.placed(job) == [("2", "4-7", "1")], "beside its GPU, on a node that is left"
+    assert [child["ranks"] for child in inner.R(job)["scheduling"]["children"]] == ["2"]
+    waits = inner.submit("-n1", "-c4", "-g1")
+    inner.flux("cancel", job)
+    assert inner.placed(waits) == [("2", "4-7", "1")], "not on what left, although it was free"
+    gone = inner.submit("-N3", "-n3")
+    assert "node" in inner.wait(gone, "exception")["note"]
+    inner.cancel_all()
+    assert inner.resources("free") == of_scheduler(inner, "free") == (2, 16, 4)
+    assert inner.placed(inner.submit("-N2", "-n2", "--exclusive")) == [("0,2", "0-7", "0-1")]
     inner.cancel_all()

@@ -3,6 +3,8 @@
 ``make soak`` runs a long one.
 """
 
+from itertools import product
+
 import pytest
 
 from checker import check
@@ -56,8 +58,7 @@ def test_a_script_that_was_killed_has_no_end():
     assert scripts(lines) == [[1, 0, 5.0, 6.0], [1, 1, 5.5, None]]
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-@pytest.mark.parametrize("table", TABLES)
-def test_each_scheduler_of_a_soak_takes_each_table(scheduler, table):
-    arguments = [a for a in scheduler[1:] if not a.startswith("queue-depth=")]
-    options.read(arguments, table, QUEUES)
+def test_each_scheduler_of_a_soak_takes_each_table():
+    for scheduler, table in product(SCHEDULERS, TABLES):
+        arguments = [a for a in scheduler[1:] if not a.startswith("queue-depth=")]
+        options.read(arguments, table, QUEUES)

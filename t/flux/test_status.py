@@ -12,23 +12,23 @@ from contextlib import suppress
 
 import pytest
 
-from broker import Instance, key_of
 from schemas import conforms
 
 
 @pytest.fixture(scope="module")
-def busy():
+def busy(cluster):
     """Sixteen nodes: a job of four GPUs, one of two nodes, one that waits; rank 0 is drained."""
-    with Instance(16, 120, 8, key_of("rfc49-cluster-a")) as instance:
-        instance.load("sched-treepool", "policy=easy")
-        instance.near = instance.submit("-n4", "-c8", "-g1")
-        instance.wide = instance.submit("-N2", "-n2", "-c60", "-g4", "--job-name=train")
-        instance.wait(instance.wide, "alloc")
-        instance.waiting = instance.submit("-N16", "-n16", "--exclusive")
-        instance.blocked = instance.submit("-N15", "-n15", "--exclusive")
-        instance.flux("resource", "drain", "0", "broken")
-        assert instance.waits(instance.waiting, instance.blocked)
-        yield instance
+    cluster.load("sched-treepool", "policy=easy")
+    cluster.near = cluster.submit("-n4", "-c8", "-g1")
+    cluster.wide = cluster.submit("-N2", "-n2", "-c60", "-g4", "--job-name=train")
+    cluster.wait(cluster.wide, "alloc")
+    cluster.waiting = cluster.submit("-N16", "-n16", "--exclusive")
+    cluster.blocked = cluster.submit("-N15", "-n15", "--exclusive")
+    cluster.flux("resource", "drain", "0", "broken")
+    assert cluster.waits(cluster.waiting, cluster.blocked)
+    yield cluster
+    cluster.flux("resource", "undrain", "0")
+    cluster.cancel_all()
 
 
 def lines(instance, *words):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker import Instance, key_of
+from broker import key_of
 from treepool.rfc import idset
 
 SCRIPT = Path(__file__).with_name("levels.sh")
@@ -37,22 +37,13 @@ def physical(level, job):
 
 
 @pytest.fixture(scope="module", params=["sched-simple", "sched-treepool"])
-def levels(request):
+def levels(cluster, request):
     """What levels.sh tells of an instance and the two below it, each in a job of the one above."""
-    with Instance(1, 120, 8, KEY) as instance:
-        if request.param == "sched-treepool":
-            instance.load("sched-treepool")
-        # The script is the only thing that runs here for real.
-        said = instance.flux(
-            "python",
-            "-c",
-            "import subprocess, sys; subprocess.run(sys.argv[1:])",
-            "sh",
-            SCRIPT,
-            2,
-            timeout=120,
-        )
-        instance.cancel_all()
+    cluster.load(request.param)
+    # The script is the only thing that runs here for real.
+    run = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    said = cluster.flux("python", "-c", run, "sh", SCRIPT, 2, timeout=120)
+    cluster.cancel_all()
     return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
 
 

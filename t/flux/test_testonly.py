@@ -5,19 +5,15 @@ import json
 import pytest
 from test_cliplugin import COMMANDS
 
-from broker import GUEST, Instance
+from broker import GUEST
 
 
 @pytest.fixture(scope="module")
-def two():
-    """Two nodes of 2 numa with 4 cores and a GPU each, and a queue that is disabled."""
-    numa = [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]
-    key = {"writer": "TreePool", "children": [{"ranks": "0", "topo": {"numa": numa}}]}
-    conf = ["queues.open.requires=[]", "queues.closed.requires=[]"]
-    conf.append('policy.jobspec.defaults.system.queue="open"')
-    with Instance(2, 8, 2, key, conf=conf) as instance:
-        instance.load("sched-treepool")
-        instance.flux("queue", "start", "--all", "--quiet")
+def two(small):
+    """The small instance with two queues, of which one is disabled."""
+    queues = {"open": {"requires": []}, "closed": {"requires": []}}
+    policy = {"jobspec": {"defaults": {"system": {"queue": "open"}}}}
+    with small.configured(queues=queues, policy=policy) as instance:
         instance.flux("queue", "disable", "--quiet", "closed")
         yield instance
 
@@ -32,11 +28,11 @@ def asked(instance, command, *words, status=0):
     return done.stderr if status else done.stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_says_what_its_job_would_get_now(two, command):
-    text = asked(two, command, "-c2", "-g1", *COMMANDS[command])
-    assert text.splitlines()[1] == "     on fake0/core[0-1,4-5],gpu[0-1]"
-    assert text.startswith("slot=2/[core=2;gpu]: would start now\n")
+def test_each_command_says_what_its_job_would_get_now(two):
+    for command, words in COMMANDS.items():
+        text = asked(two, command, "-c2", "-g1", *words)
+        assert text.splitlines()[1] == "     on fake0/core[0-1,4-5],gpu[0-1]", command
+        assert text.startswith("slot=2/[core=2;gpu]: would start now\n")
 
 
 def test_a_job_that_would_wait_is_told_when_and_on_which_hosts(two):
@@ -49,22 +45,23 @@ def test_a_job_that_would_wait_is_told_when_and_on_which_hosts(two):
     two.cancel_all()
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["-c9"], "slot/core=9: infeasible: no node has 9 cores: the largest has 8"),
-        (["--queue=closed"], "slot/core: would be refused: queue closed is disabled"),
-        (["--queue=none"], "--queue: 'none': not one of this instance's queues"),
-        (["--within=rack"], "--within: 'rack' is not a locality above the nodes"),
-        (["--requires=host:gone"], "no node is called gone"),
-        (["--dry-run"], "--test-only: not with --dry-run"),
-        (["--resources-shape=slot/core=9"], "no node has 9 cores"),
-    ],
-)
-def test_what_could_never_run_is_an_error_of_one_line(two, words, said):
-    for command in ("submit", "run"):
-        (line,) = asked(two, command, *words, "true", status=1).splitlines()
-        assert said.split(": ")[-1] in line, line
+#: What could never run, and what is said of it.
+WRONG = [
+    (["-c9"], "infeasible: no node has 9 cores: the largest has 8"),
+    (["--queue=closed"], "slot/core: would be refused: queue closed is disabled"),
+    (["--queue=none"], "--queue: not one of this instance's queues"),
+    (["--within=rack"], "--within: 'rack' is not a locality above the nodes"),
+    (["--requires=host:gone"], "no node is called gone"),
+    (["--dry-run"], "--test-only: not with --dry-run"),
+    (["--resources-shape=slot/core=9"], "no node has 9 cores"),
+]
+
+
+def test_what_could_never_run_is_an_error_of_one_line(two):
+    for words, said in WRONG:
+        for command in ("submit", "run"):
+            (line,) = asked(two, command, *words, "true", status=1).splitlines()
+            assert said in line
 
 
 def test_bulk_jobs_and_copies_are_told_one_by_one(two):

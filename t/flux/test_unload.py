@@ -7,10 +7,6 @@ allocated") and stops talking to the scheduler, which no job survives.
 
 import json
 
-import pytest
-
-from broker import Instance, key_of
-
 #: Submits jobs, unloads the scheduler in the middle of it; prints [allocated, jobs that have an R].
 SCRIPT = """
 import json, subprocess, sys
@@ -42,16 +38,10 @@ print(json.dumps(told))
 """
 
 
-@pytest.fixture(scope="module")
-def instance():
-    with Instance(16, 120, 8, key_of("rfc49-cluster-a")) as instance:
-        yield instance
-
-
-def test_jobs_that_were_not_allocated_have_no_R(instance):
-    instance.load("sched-treepool")
-    told = json.loads(instance.flux("python", "-c", SCRIPT, "sched-treepool"))
+def test_jobs_that_were_not_allocated_have_no_R(cluster):
+    cluster.load("sched-treepool")
+    told = json.loads(cluster.flux("python", "-c", SCRIPT, "sched-treepool"))
     assert any(alloc for alloc, _ in told)
     assert [number for number, (alloc, R) in enumerate(told) if alloc != R] == []
-    instance.load("sched-treepool")
-    instance.cancel_all()
+    cluster.load("sched-treepool")
+    cluster.cancel_all()

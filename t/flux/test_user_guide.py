@@ -1,12 +1,10 @@
 """doc/user.md: every command of its sh blocks and of its first table, run in a real instance."""
 
-import os
 import re
-import subprocess
 
 import pytest
 
-from broker import REPOSITORY, Instance, key_of
+from broker import REPOSITORY, Instance
 from documents import blocks
 
 GUIDE = (REPOSITORY / "doc" / "user.md").read_text()
@@ -26,15 +24,15 @@ INSIDE = "flux run -n4 -c8 -g1"
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def busy(cluster):
     """Fake nodes on which a job runs and one waits."""
-    with Instance(16, 120, 8, key_of("rfc49-cluster-a")) as instance:
-        instance.load("sched-treepool")
-        running = instance.submit("-n4", "-c8", "-g1")
-        instance.wait(running, "alloc")
-        waiting = instance.submit("-N16", "-n16", "--exclusive")
-        instance.jobs = {"ƒ2k4xQ7": waiting, "ƒ3fR9sM": running}
-        yield instance
+    cluster.load("sched-treepool")
+    running = cluster.submit("-n4", "-c8", "-g1")
+    cluster.wait(running, "alloc")
+    waiting = cluster.submit("-N16", "-n16", "--exclusive")
+    cluster.jobs = {"ƒ2k4xQ7": waiting, "ƒ3fR9sM": running}
+    yield cluster
+    cluster.cancel_all()
 
 
 @pytest.fixture(scope="module")
@@ -50,22 +48,15 @@ def test_there_are_commands():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_does_what_it_says(cluster, node, command, tmp_path):
-    instance = cluster
+def test_a_command_does_what_it_says(busy, node, command, tmp_path):
+    instance = busy
     for theirs, ours in YOURS.items():
         command = command.replace(theirs, ours)
-    for theirs, ours in cluster.jobs.items():
+    for theirs, ours in busy.jobs.items():
         command = command.replace(theirs, ours)
     if command.startswith(INSIDE):
         instance, command = node, command.replace(INSIDE, "flux run -n1")
-    done = subprocess.run(
-        ["sh", "-c", command],
-        env={**os.environ, **instance.env},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = instance.sh(command, tmp_path)
     assert "Traceback" not in done.stderr
     # 1 is an answer: the job waits, the shape does not fit, or is not aligned.
     allowed = (0, 1) if "explain" in command or "verify" in command else (0,)

@@ -7,6 +7,7 @@ import pytest
 
 from broker import GUEST, REPOSITORY, Instance
 from documents import blocks
+from made import nodes
 
 pytestmark = pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="needs two cores of this machine"
@@ -17,26 +18,10 @@ FABRIC = {"switch": [{"name": "a", "ranks": "0,2"}, {"name": "b", "ranks": "1,3"
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory):
+def four():
     """Four nodes with two cores each; ranks 0 and 2 are in switch a, the others in b."""
-    path = tmp_path_factory.mktemp("where") / "R.json"
-    R = {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}],
-            "nodelist": ["fake[0-3]"],
-            "starttime": 0,
-            "expiration": 0,
-        },
-        "scheduling": {
-            "writer": "TreePool",
-            "children": [{"ranks": "0-3", "topo": TOPO}],
-            "fabric": FABRIC,
-        },
-    }
-    path.write_text(json.dumps(R))
-    conf = [f"resource.path={path}", "resource.noverify=true"]
-    with Instance(0, size=4, conf=conf) as instance:
+    R = nodes("0-3", "0-1", topo=TOPO, fabric=FABRIC, nodelist=["fake[0-3]"])
+    with Instance(size=4, R=R) as instance:
         yield instance
 
 

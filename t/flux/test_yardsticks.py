@@ -12,7 +12,7 @@ ASK = """
 import json, os, flux, flux.job, sys
 handle = flux.Flux()
 for number in (7, 9):
-    spec = flux.job.JobspecV1.from_command(["true"], num_tasks=1, cores_per_task=4, duration=3600)
+    spec = flux.job.JobspecV1.from_command(["true"], num_tasks=1, cores_per_task=2, duration=3600)
     spec.setattr("system.exec.test.run_duration", "3600s")
     jobs = [flux.job.submit(handle, spec) for _ in range(number)]
     answer = handle.rpc("sched.quiescent", nodeid=0).get()
@@ -39,9 +39,8 @@ def test_fake_resources_of_hwloc_xml_get_a_key(name, tmp_path):
         instance.wait(instance.shape("slot/numa{x}"), "alloc")
 
 
-def test_quiescent_is_answered_when_all_jobs_have_started_or_are_planned():
-    with Instance(4, 8, 0) as instance:
-        instance.load("sched-treepool")
+def test_quiescent_is_answered_when_all_jobs_have_started_or_are_planned(small):
+    with small.configured() as instance:
         told = [json.loads(line) for line in instance.flux("python", "-c", ASK).splitlines()]
         assert told == [
             [{"status": 0, "alloc_current": 7}, 7, 0],

@@ -229,6 +229,25 @@ def listed(here, userid=None):
     return here.typed("window", "list", "--json", userid=userid).json
 
 
+def check_a_window_that_cannot_be_is_refused_in_one_line():
+    here = Loaded(more=QUEUES)
+    start = f"--start={here.clock.now + HOUR:.0f}"
+    good = ("add", "--hosts=n0", start, "--duration=1h", "--name=w")
+    for words, status, said in (
+        ((*good, "--hosts=n[0-9]"), 1, "no host 'n2', 'n3'"),
+        ((*good, "--user=nobody-of-this-name"), 1, "no user 'nobody-of-this-name'"),
+        ((*good, "--queue=night"), 1, "no queue 'night'"),
+        ((*good, "--start=yestermorrow"), 2, "--start: 'yestermorrow'"),
+        ((*good, "--duration=1000000000d"), 2, "--duration: '1000000000d': is out of"),
+        ((*good, "--start=1600000000"), 1, "argument --start: '1600000000': the window is over"),
+        (("remove", "nothing"), 1, "there is no window 'nothing'"),
+        (("remove", "\udcff"), 1, "there is no window '\\udcff'"),
+    ):
+        refused = here.typed("window", *words)
+        assert (refused.status, refused.err.count("\n")) == (status, 1), refused
+        assert said in refused.err and listed(here) == [], refused
+
+
 def check_no_job_reaches_into_a_window_and_it_says_so():
     here = Loaded(policy="easy", more=QUEUES)
     add(here, "maint", 60, 60)
