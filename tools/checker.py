@@ -62,6 +62,10 @@ KINDS = {
 #: of 2 cores, it was up to 4 seconds behind, and the alloc event up to 7.
 DRAIN_GRACE = 10.0
 
+#: Seconds before a crash in which Flux may forget a job and keep one that came after it: the ingest
+#: of each broker gives out ids, and job events are committed in batches.
+FORGOTTEN = 1.0
+
 #: Seconds by which the end of a job in R may differ from what was planned.
 ROUNDING = 0.001
 
@@ -216,9 +220,9 @@ def lost(record):
         if jobid in there:
             continue
         # Flux forgets a job that comes between the last checkpoint and the end of its processes.
-        older = [when for other, when in came if other < jobid]
-        newer = [when for other, when in came if other > jobid]
-        if not any(max(older, default=0) < down <= min(newer, default=down) for down, _ in crashes):
+        older = max((when for other, when in came if other < jobid), default=0)
+        newer = min((when for other, when in came if other > jobid), default=math.inf)
+        if not any(older < down <= newer + FORGOTTEN for down, _ in crashes):
             yield Violation("lost", f"job {jobid} was submitted and is not there")
     gone = away({**record, "resource": ()})
     for jobid, job in there.items():

@@ -211,6 +211,16 @@ def test_a_job_that_ended_because_the_broker_was_killed_is_not_lost(record):
     assert found(record) == []
 
 
+@pytest.mark.parametrize(("later", "kinds"), [(128.5, []), (127.5, ["lost"])])
+def test_a_job_that_came_as_the_broker_was_killed_is_not_lost(record, later, kinds):
+    record["stops"] = [[129.0, 130.0, "crash"]]
+    record["submitted"] += [5, 6]
+    record["jobs"].append(job(6, 0, "0", "", 131.0, 132.0))
+    event(record["jobs"][-1], "submit")["timestamp"] = later
+    event(record["jobs"][-1], "priority")["timestamp"] = 130.5
+    assert found(record) == kinds
+
+
 def stuck_after(record, seconds):
     """The record with a job that waits for so many *seconds* after all others are over."""
     record["jobs"].append(job(5, 0, "0", "", 140.0 + seconds, 200.0 + seconds))

@@ -198,6 +198,36 @@ def test_a_start_that_is_up_to_a_second_late_leaves_the_plan_as_it_is(delay):
     assert site.starts() == {3: NOW + 200, 4: NOW + 300}
 
 
+@pytest.mark.parametrize("beyond", ["job ahead", "window"])
+def test_a_job_that_is_late_is_planned_again_where_it_would_be_in_the_way(beyond):
+    site = site_of("conservative", nodes=2)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    site.runs(2, "slot=1/core=8", NOW + 200)
+    if beyond == "window":
+        site.set_windows([Window("w", 0b11, NOW + 200, NOW + 300)])
+    else:
+        assert waits(site, 3, "slot=2/core=8")
+    assert waits(site, 4, "slot=1/core=8") and site.starts()[4] == NOW + 100
+    site.run(until=NOW + 150)
+    assert site.starts()[4] == NOW + 300
+    site.end(1)
+    site.run()
+    assert not waits(site, 5, "slot=1/core=8", 50.0)
+    assert 4 in site.queue.jobs
+
+
+def test_of_jobs_that_are_late_the_one_that_was_to_start_first_starts_first():
+    site = site_of("conservative", nodes=1)
+    site.runs(1, "slot=1/core=8", NOW + 100)
+    assert waits(site, 2, "slot=1/core=8", priority=15)
+    assert waits(site, 3, "slot=1/core=8", priority=15)
+    site.now = NOW + 150
+    site.end(1)
+    site.run(until=NOW + 250)
+    assert list(site.running) == [2]
+    assert site.starts() == {3: NOW + 350}
+
+
 def test_a_job_that_was_late_is_planned_no_longer_than_its_limit_when_the_clock_is_set_back():
     site = site_of("conservative", nodes=1)
     site.runs(1, "slot=1/core=8", NOW + 100)
