@@ -103,6 +103,25 @@ def test_a_job_is_its_letter_on_its_cells(picture_of):
     assert f"15 {TIMES} xeon[1-15]" in shown
 
 
+@pytest.mark.parametrize("width", (40, 60, 120))
+def test_a_wide_name_of_a_locality_leaves_room_for_the_cells(picture_of, width):
+    shown = drawn(picture_of(cluster("数値" * 20), ["slot=1/core=1"]), width)
+    assert "  A...  gpu 0 ." in shown
+    assert "  ....  gpu 1 ." in shown
+
+
+def test_jobs_whose_shapes_have_wide_names_are_in_columns(picture_of):
+    shown = drawn(picture_of(cluster("数値"), ["slot/数値/core=2", "slot=1/core=1"]), 80)
+    found = re.findall(r"  [AB]  .+ on", shown)
+    assert len(found) == 2
+    assert len({cell_len(line[: line.index(" core")]) for line in found}) == 1
+
+
+def test_a_domain_of_one_core_keeps_its_number(picture_of):
+    topo = {"l3": [{"cores": str(core)} for core in range(16)]}
+    assert "l3 15  ." in drawn(picture_of(nodes("0", "0-15", topo=topo)), 80)
+
+
 def test_cells_that_are_too_many_to_draw_are_counted(picture_of):
     shown = drawn(picture_of(nodes("0", "0-1999"), ["slot=1/core=8"]))
     assert "A 8  . 1,992" in shown
