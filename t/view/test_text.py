@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from depth import examples, some
 from made import nodes
-from treepool.rfc.links import Link, Links, Nic
+from treepool.rfc.links import Distances, Link, Links, Nic
 from treepool.view.nodewords import TIMES
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
@@ -154,6 +154,14 @@ def test_nics_that_are_equally_near_share_a_line_and_lines_left_out_are_counted(
         shown = [line.strip() for line in drawn(picture_of(R)).splitlines()]
         assert last in shown
         assert ("NICs mlx5_0, mlx5_1 nearest to GPUs 0-1 (PIX)" in shown) == (links != wires)
+
+
+def test_of_many_distances_the_first_are_told(picture_of):
+    topo = {"numa": [{"cores": str(core)} for core in range(40)]}
+    values = tuple(tuple(10 + abs(a - b) for b in range(40)) for a in range(40))
+    links = Links((), distances=Distances("numa", values))
+    shown = drawn(picture_of(nodes("0", "0-39", topo=topo, links=links)), 200)
+    assert f"each: {' '.join(map(str, range(10, 26)))} …\n" in shown
 
 
 def test_an_ascii_terminal_gets_ascii(picture_of):
