@@ -168,6 +168,13 @@ def test_an_options_value_is_json_if_it_can_be_and_text_if_not(treepool):
     assert why("unified_memory=true").startswith("no node satisfies the constraints: no node has")
 
 
+def test_what_a_jobspec_lacks_is_told_of_it_as_it_is(treepool, write):
+    spec = from_resources(parse_shape("slot=1/core"))
+    del spec["attributes"]
+    (answer,) = treepool("alloc", "--cluster", "a", "--json", "--jobspec", write(spec)).json
+    assert answer["message"] == "key 'attributes' is missing"
+
+
 def test_options_of_the_command_line_are_for_jobspecs_too_and_say_more(treepool, write):
     spec = from_resources(parse_shape("slot=1/core=20"), options={"level": "socket"})
     answers = treepool(

@@ -126,6 +126,14 @@ if m["op"] == "alloc" and m["id"] == 3:
     assert verdicts(result) == ["ok", "ok", "FAIL", *["--"] * 8]
 
 
+def test_a_program_that_fails_before_the_first_step_fails(treepool, tmp_path):
+    """Otherwise a program could pass that ends at each cluster that it cannot read."""
+    text = 'said = {}\nif m["op"] == "pool":\n    sys.exit()'
+    result = treepool("conformance", "--with", program(tmp_path, text + SAY), A)
+    assert f"{A}: TVA1: the program has ended" in result.err and len(result.err.splitlines()) == 1
+    assert (result.status, result.out.splitlines()[-1]) == (1, "0 of 1, 10 not judged")
+
+
 def test_a_second_line_is_no_answer_to_the_next_message(treepool, tmp_path):
     text = (
         RIGHT

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from depth import examples, some
 from made import nodes
-from treepool.rfc.links import Link, Links, Nic
+from treepool.rfc.links import Distances, Link, Links, Nic
 from treepool.view.nodewords import TIMES
 from treepool.view.picture import Picture
 from treepool.view.rows import rows
@@ -103,6 +103,25 @@ def test_a_job_is_its_letter_on_its_cells(picture_of):
     assert f"15 {TIMES} xeon[1-15]" in shown
 
 
+@pytest.mark.parametrize("width", (40, 60, 120))
+def test_a_wide_name_of_a_locality_leaves_room_for_the_cells(picture_of, width):
+    shown = drawn(picture_of(cluster("数値" * 20), ["slot=1/core=1"]), width)
+    assert "  A...  gpu 0 ." in shown
+    assert "  ....  gpu 1 ." in shown
+
+
+def test_jobs_whose_shapes_have_wide_names_are_in_columns(picture_of):
+    shown = drawn(picture_of(cluster("数値"), ["slot/数値/core=2", "slot=1/core=1"]), 80)
+    found = re.findall(r"  [AB]  .+ on", shown)
+    assert len(found) == 2
+    assert len({cell_len(line[: line.index(" core")]) for line in found}) == 1
+
+
+def test_a_domain_of_one_core_keeps_its_number(picture_of):
+    topo = {"l3": [{"cores": str(core)} for core in range(16)]}
+    assert "l3 15  ." in drawn(picture_of(nodes("0", "0-15", topo=topo)), 80)
+
+
 def test_cells_that_are_too_many_to_draw_are_counted(picture_of):
     shown = drawn(picture_of(nodes("0", "0-1999"), ["slot=1/core=8"]))
     assert "A 8  . 1,992" in shown
@@ -135,6 +154,14 @@ def test_nics_that_are_equally_near_share_a_line_and_lines_left_out_are_counted(
         shown = [line.strip() for line in drawn(picture_of(R)).splitlines()]
         assert last in shown
         assert ("NICs mlx5_0, mlx5_1 nearest to GPUs 0-1 (PIX)" in shown) == (links != wires)
+
+
+def test_of_many_distances_the_first_are_told(picture_of):
+    topo = {"numa": [{"cores": str(core)} for core in range(40)]}
+    values = tuple(tuple(10 + abs(a - b) for b in range(40)) for a in range(40))
+    links = Links((), distances=Distances("numa", values))
+    shown = drawn(picture_of(nodes("0", "0-39", topo=topo, links=links)), 200)
+    assert f"each: {' '.join(map(str, range(10, 26)))} …\n" in shown
 
 
 def test_an_ascii_terminal_gets_ascii(picture_of):

@@ -39,8 +39,11 @@ def progress(done: Optional[float], doing: str) -> None:
         if _bar is None:
             _bar = _made()
             _bar.start()
-        task, total = _bar.task_ids[0], None if done is None else 1.0
-        _bar.update(task, total=total, completed=done or 0.0, description=printable(doing))
+        task, label = _bar.task_ids[0], printable(doing)
+        if done is None:
+            _bar.update(task, description=label)
+        else:
+            _bar.update(task, total=1.0, completed=done, description=f"left {label}")
 
 
 def clear() -> None:
@@ -75,12 +78,12 @@ def _made() -> Progress:
         BarColumn(bar_width=20),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("left {task.description}", markup=False, table_column=label),
+        TextColumn("{task.description}", markup=False, table_column=label),
         console=Console(stderr=True),
         transient=True,
         redirect_stdout=False,  # rich would write it to stderr; lines for stderr go above the bar
         refresh_per_second=_RATE,
     )
-    bar.add_task("")
+    bar.add_task("", total=None)
     bar.tasks[0].start_time = _began
     return bar

@@ -50,6 +50,8 @@ class Asked:
             changed["queue"] = self.queue
         if self.duration is not None:
             changed["duration"] = self.duration
+        if changed == system:
+            return spec
         return {**spec, "attributes": {**attributes, "system": changed}}
 
 

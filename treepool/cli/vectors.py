@@ -210,7 +210,7 @@ def play(
     refused = pool.ask({"op": "pool", "R": cluster, "options": document.get("options", {})})
     # Why the pool does not hold what the file expects so far.
     lost: Optional[Mapping[str, Any]] = None
-    if refused.get("error") in ("unsupported", "broken"):
+    if refused.get("error") == "unsupported":
         lost = refused
     nodes = ResourceSet.read(cluster)
     host_of = dict(zip(nodes.ranks, nodes.hosts))
@@ -240,7 +240,7 @@ def play(
             yield attrs.evolve(
                 skipped, passed=passed, got=_facts(got), rationale=because, judged=True
             )
-        if not passed and "error" not in refused:
+        if not passed and refused.get("error") in (None, "broken"):
             lost = _lost(pool, jobid, expected, got, host_of)
 
 

@@ -86,7 +86,8 @@ def links_shown(links: Optional[Links], assumed: Collection[str] = ()) -> list[s
             pair = f"each of {_gpus(device.gpus)} and its CPU"
             found.append(f"c2c {speed}{device.c2c:g} GB/s between {pair}")
     if links.distances is not None:
-        first = " ".join(map(str, links.distances.values[0]))
+        distances = links.distances.values[0]
+        first = " ".join(map(str, distances[:16])) + " …" * (len(distances) > 16)
         domains = f"{plain(links.distances.locality)} domains"
         found.append(f"distances between {domains}, of the first to each: {first}")
     return found

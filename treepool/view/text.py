@@ -14,7 +14,7 @@ from treepool.view import nodewords, words
 from treepool.view.palette import AWAY, FREE
 from treepool.view.picture import Picture
 from treepool.view.rows import Rows, hosts, jobs_of
-from treepool.view.textboxes import NARROWEST, Lines, columns, cut, side_by_side, wrapped
+from treepool.view.textboxes import NARROWEST, Lines, columns, cut, padded, side_by_side, wrapped
 from treepool.view.textmap import TextMap
 from treepool.view.textnode import STATE_STYLES, NodeBoxes, mark_style, uniform
 from treepool.view.totals import Amount
@@ -135,12 +135,13 @@ def _jobs(picture: Picture, jobs: Sequence[int], width: int) -> Lines:
     lines: Lines = [Text("jobs", "bold")]
     listed = [picture.jobs[number] for number in jobs[:MOST_JOBS]]
     names = max(len(words.plain(job.name, 16)) for job in listed)
-    asked = min(max(len(words.plain(job.asked)) for job in listed), max(16, width // 2 - 10))
-    for number, job in zip(jobs, listed):
+    shapes = [Text(words.plain(job.asked)) for job in listed]
+    asked = min(max(shape.cell_len for shape in shapes), max(16, width // 2 - 10))
+    for number, job, shape in zip(jobs, listed, shapes):
         mark = picture.marks[number]
         line = Text.assemble("  ", (mark.letter, mark_style(mark)), "  ")
         line.append(f"{words.plain(job.name, 16):>{names}}  ")
-        line.append(f"{words.plain(job.asked, asked).ljust(asked)}  ")
+        line.append_text(padded(shape, asked)).append("  ")
         line.append(words.count(job.ncores, "core"))
         line.append(f", {words.count(job.ngpus, 'GPU')}" if job.ngpus else "")
         ranks = picture.known(job.ranks)

@@ -13,7 +13,7 @@ from treepool.view.cells import MAX_CELLS, Block, Run, block, runs
 from treepool.view.palette import AWAY, COLOURS, FREE, GREYS, Mark
 from treepool.view.picture import Picture
 from treepool.view.rows import Row, hosts, marks
-from treepool.view.textboxes import Lines, columns, framed, side_by_side, wrapped
+from treepool.view.textboxes import Lines, columns, cut, framed, side_by_side, wrapped
 from treepool.view.totals import UP
 
 STATE_STYLES = {
@@ -170,7 +170,7 @@ class _Cells:
 
     def _leaf(self, here: Block, label: str, width: int) -> Lines:
         """The cells of *here* itself, after *label*."""
-        head = Text(words.plain(label, width // 2), "dim")
+        head = cut(Text(label, "dim"), max(width // 2, width - 2 - _cells_width(here)))
         head.append("  " if label else "")
         cores = self._row_of(here.cores, [held for held, _ in self._held])
         gpus = Text()
