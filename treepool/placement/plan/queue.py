@@ -662,7 +662,7 @@ class Queue:
         self._job = job
         made, now = self.reservations[job.jobid], self._clock()
         end = job.end(now)
-        if now > made.start + LATE and end > made.end + LATE:
+        if end > made.end + LATE:
             sight = self._sight(job)._replace(preempts=False)  # one that may be ended is late too
             delayed = self.profile.in_the_way(made.end, end, made.parts, sight)
             others = [self.reservations[h].job for h in delayed if h in self.reservations]
