@@ -108,6 +108,38 @@ def check_a_configuration_by_which_all_jobs_are_judged_again_does_not_either():
     assert not any(job.R for job in jobs)
 
 
+def window_changes(here, shape, hosts):
+    """A window for user 7 that is open is changed while jobs come; returns the jobs."""
+    now = here.clock.now
+    entry = {"name": "w", "hosts": hosts, "start": now, "end": now + 600, "users": [7]}
+    here.send("sched-treepool.window-add", entry)
+    jobs = [here.submit(shape, duration=10) for _ in range(400)]
+    here.rest()
+    here.clock.chance = Random(1)
+    entry = {**entry, "end": now + 900, "replaces": True}
+    changed = here.send("sched-treepool.window-add", entry)
+    while here.handle.turn():
+        if len(jobs) < 600:  # each asks for a pass
+            jobs.append(here.submit(shape, duration=10))
+    assert changed.answers
+    return jobs
+
+
+def check_a_window_that_is_changed_while_it_is_open_lets_nobody_in_meanwhile():
+    here = Loaded()
+    jobs = window_changes(here, "slot/core", "n[0-1]")
+    assert not any(job.R for job in jobs)
+    here.wait(901)
+    assert sum(job.R is not None for job in jobs) == 16
+
+
+def check_nor_do_spare_nodes_move_there():
+    here = Loaded(nodes=4, spares="1")
+    window_changes(here, "slot=2/node{x}", "n[1-3]")
+    said = [line for _, line in here.handle.logged if line.startswith("spare nodes")]
+    assert said == ["spare nodes: n3", "spare nodes: n0"]
+
+
 # -- names of flux-core
 
 

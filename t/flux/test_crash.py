@@ -154,6 +154,7 @@ def planted(small, idle, tmp_path):
 
 FOLLOW = "import treepool.placement.plan.queue as q; q.Queue.follow = lambda self: {}['planted']"
 ASK = "import treepool.flux.heldback as h; h.HeldBack.ask = lambda *_: {}['planted']"
+UNWRITTEN = "flux.scheduler.kvs_commit_async = lambda h, _kvstxn: h.rpc('kvs.none')"
 RENAMED = (
     "S = flux.scheduler.Scheduler; S._acquire = S._acquire_resources; del S._acquire_resources"
 )
@@ -165,6 +166,17 @@ def test_an_error_of_treepool_at_its_load_ends_the_module_alone(planted, line):
     assert instance.soon(lambda: "sched-treepool" not in instance.flux("module", "list"))
     assert "jobs run on" in instance.log() and "KeyError: 'planted'" in instance.log()
     assert "scheduler-restart" not in instance.flux("job", "eventlog", instance.first)
+
+
+def test_a_KVS_that_takes_no_R_ends_the_module_alone_however_many_jobs_start(planted):
+    instance = planted(UNWRITTEN)
+    instance.flux("queue", "stop", "--quiet")
+    submit_many(instance, 3)
+    instance.flux("queue", "start", "--quiet")  # three Rs are on their way
+    assert instance.soon(lambda: "sched-treepool" not in instance.flux("module", "list"))
+    assert "KVS commit failed" in instance.log() and "jobs run on" in instance.log()
+    instance.load("sched-treepool")
+    assert instance.soon(lambda: ended(instance)["COMPLETED"] >= 3)
 
 
 def test_a_flux_that_lacks_a_private_name_is_told_by_that_name(planted):

@@ -162,8 +162,16 @@ class Protocol(Scheduler):  # type: ignore[misc]  # flux has no types
         if self._committing:
             stop = Timer(self.handle, self.stop)
             stop.set(_LAST_WORDS)
-            self.handle.reactor_run()
+            try:
+                self.handle.reactor_run()
+            except Exception as e:
+                report(self.handle, e, "at the end")
             stop.stop()
+
+    def stop_error(self) -> None:
+        """End at an error, unless it ends already: others of its allocations are on their way."""
+        if not self.ending:
+            super().stop_error()
 
     def set_running(self) -> None:
         """Let ``flux module load`` return: what goes wrong from now on is told by the log alone."""

@@ -271,7 +271,7 @@ class TreepoolScheduler(Protocol):
     @property
     def _may_pass(self) -> bool:
         """Whether a pass may go on now; what is in its way asks for a pass when that is done."""
-        if self._attached.lost or not self._held_back.known:
+        if self._attached.lost or not self._held_back.known or self._windows.changing:
             return False
         if self._cancels.waits(self.cancelling > 0) or self._coming.waits(self.coming > 0):
             return False

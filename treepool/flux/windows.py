@@ -99,6 +99,8 @@ class Windows:
         self._spares = Spares(self._queue)
         self._made: dict[WindowEntry, Window] = {}
         self._changes: deque[_Change] = deque()
+        #: Whether the queue gets other windows: the old are gone, the new are still to come.
+        self.changing = False
         self._ended = False
         #: The names of the windows that were open at the last look; and since when nodes are down.
         self._open: set[str] = set()
@@ -127,7 +129,7 @@ class Windows:
 
     def follow(self) -> None:
         """Follow the pool: where nodes fail, spares serve, and others are kept when they return."""
-        if self._spares.follow(time.time()):
+        if not self.changing and self._spares.follow(time.time()):
             self._log.info(f"spare nodes: {self._spared or 'none left'}")
 
     def _beside(self, fixed: tuple[WindowEntry, ...]) -> tuple[WindowEntry, ...]:
@@ -311,7 +313,7 @@ class Windows:
         goal = self._windows(self._kept, self._log.warning)
         if goal != self._goal:
             self._goal = goal
-            yield from change_windows(self._queue, goal, self._owner_of)
+            yield from self._change_queue()
         self._note_open(now)
         ranks = {window.title: window.ranks for window in goal}
         for entry in self._kept:
@@ -352,7 +354,7 @@ class Windows:
     def _apply(self, change: _Change) -> Generator[None, None, None]:
         """Give the queue the windows as they are now, and answer *change*."""
         self._goal = self._windows(self._kept, self._log.warning)
-        told = yield from change_windows(self._queue, self._goal, self._owner_of, change.name)
+        told = yield from self._change_queue(change.name)
         if change.fixed is not None:
             self._log.info(f"windows of the configuration: {len(change.fixed)}")
         else:
@@ -361,7 +363,19 @@ class Windows:
             what = "removed" if change.added is None else f"{done}, {change.added.hosts:.200}"
             self._log.info(f"window {change.name}: {what}")
         self._open = set()
-        self._changed()
+
+    def _change_queue(self, name: str = "") -> Generator[None, None, Conflicts]:
+        """Give the queue the windows of the goal; returns the conflicts with those called *name*.
+
+        No job may start meanwhile: it could get nodes of a window that is replaced.
+        """
+        self.changing = True
+        try:
+            return (yield from change_windows(self._queue, self._goal, self._owner_of, name))
+        finally:
+            self.changing = False
+            if not self._ended:
+                self._changed()
 
     def _answer(self, change: _Change, told: Conflicts) -> None:
         if change.msg is not None:
