@@ -930,10 +930,16 @@ def settled(root: Domain, want: Wanted, need: Simple, free: Ids) -> Offer:
     total = local
     if want.locality == "preferred":
         total = rows(root, need, free, plain, False, most)
-    return Offer(
-        slots_of(len(local), len(total)),
-        lambda n: (local if n <= len(local) else total)[n - 1],
-    )
+
+    def step(n: int) -> Ids:
+        """All that can be local, and then others, if that leaves enough for them."""
+        if n <= len(local):
+            return local[n - 1]
+        first = local[-1] if local else NOTHING
+        others = rows(root, need, free - first, plain, False, n - len(local))
+        return first | others[-1] if len(others) == n - len(local) else total[n - 1]
+
+    return Offer(slots_of(len(local), len(total)), step)
 
 
 def slots_of(local: int, total: int) -> list[Given]:

@@ -50,6 +50,20 @@ def test_explain_does_not_call_a_slot_over_two_domains_local(tmp_path):
     assert pool.fitness(pool.alloc(1, request), request).total < 1
 
 
+def test_of_several_slots_as_many_as_possible_are_local():
+    """One slot fits in an L3 (3: GPU 2), the first of two is not placed elsewhere."""
+    topo = {
+        "numa": [
+            {"cores": "0-1", "gpus": "0-1", "l3": [{"cores": "0"}]},
+            {"cores": "2-3", "gpus": "2-3", "l3": [{"cores": "2"}, {"cores": "3", "gpus": "2"}]},
+        ]
+    }
+    pool = Pool(nodes(cores="0-3", gpus="0-3", topo=topo))
+    _, cores, gpus = placed(pool, 1, "slot=2/numa/gpu")
+    assert "3" in cores
+    assert "2" in gpus
+
+
 def test_a_node_on_which_the_slot_would_be_split_is_not_one_that_was_passed_over():
     pool = Pool(nodes("0-1", topo={"numa": [{"cores": "0-3"}, {"cores": "4-7"}]}))
     pool.occupy(1, [(0b01, 0b00110011, 0), (0b10, 0b00000001, 0)])
