@@ -21,6 +21,7 @@ from placement.duel import (
     rank_ids,
     sayable,
     told,
+    up_ranks,
 )
 from placement.inherited import with_key_of
 from placement.reference import Ids, ReferencePool, ids_of, told_in, topo_by_rank
@@ -64,6 +65,31 @@ def what_comes_next(pool: Pool, specs: list[Any]) -> list[Any]:
 
 
 # ---- No id twice, none on a rank that is down ----
+
+
+@SETTINGS
+@given(random.histories())
+def test_an_id_is_in_one_allocation_at_most_and_none_is_new_on_a_rank_that_is_down(history):
+    duel = Duel(history)
+    free = {rank: set_of(given) for rank, given in free_ids(duel.pool).items()}
+    for step in history.steps:
+        up = up_ranks(duel.pool)
+        known = set(duel.allocated)
+        duel.do(step)
+        for jobid in set(duel.allocated) - known:
+            for rank, got in rank_ids(duel.allocated[jobid]["execution"]["R_lite"]).items():
+                assert rank in up
+                assert set_of(got) <= free[rank]
+        free = {rank: set_of(given) for rank, given in free_ids(duel.pool).items()}
+        for rank, left in free.items():
+            held = [set_of(taken[rank]) for taken in duel.reference.jobs.values() if rank in taken]
+            everything = set_of(duel.reference.nodes[rank].root.ids)
+            assert sum(map(len, held), len(left)) == len(everything)
+            assert set().union(left, *held) == everything
+
+
+def set_of(given: Ids) -> set[tuple[str, int]]:
+    return {("core", i) for i in given.cores} | {("gpu", i) for i in given.gpus}
 
 
 @SETTINGS
