@@ -56,9 +56,8 @@ def test_limits_that_change_count_and_each_job_is_told_how_it_was_selected(waiti
     assert waiting.annotation(job, "backfill") == waiting.head
     had = waiting.R(waiting.first)["execution"]
     waiting.flux("update", waiting.first, "duration=+1h")
-    changes = waiting.flux("job", "eventlog", "--format=json", waiting.first).splitlines()
-    (change,) = [json.loads(line) for line in changes if "resource-update" in line]
-    assert change["context"]["expiration"] == had["expiration"] + HOUR
+    change = waiting.wait(waiting.first, "resource-update")
+    assert change["expiration"] == had["expiration"] + HOUR
     assert waiting.soon(lambda: estimate(waiting, waiting.head) == 2)
     waiting.load("sched-treepool", "policy=easy")  # which reads it from the events
     told = json.loads(waiting.flux("treepool", "explain", waiting.first, "--json"))
